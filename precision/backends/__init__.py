@@ -1,0 +1,1 @@
+"""Backends: the ways to compute attention that the suite compares. One file a family."""

@@ -1,0 +1,1 @@
+"""Record what a model hands to attention, for `precision capture`."""

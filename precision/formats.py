@@ -1,0 +1,75 @@
+"""Number formats: what a dtype can hold. Plain numbers; this module imports no torch.
+
+Every figure follows from the number of significand bits p and the exponent range, as IEEE 754-2019
+(binary16, binary32, binary64) and the bfloat16 definition give them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from precision.errors import UsageError, nearest
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format with round-to-nearest-even and gradual underflow."""
+
+    name: str
+    torch_name: str
+    significand_bits: int  # p, the implicit bit included
+    max_exponent: int  # exponent of the largest finite number
+    min_exponent: int  # exponent of the smallest normal number
+
+    @property
+    def unit_roundoff(self) -> float:
+        """u = 2^-p: the largest relative error of one rounding in the normal range."""
+        return 2.0**-self.significand_bits
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number, (2 - 2^(1-p)) 2^emax."""
+        return (2.0 - 2.0 ** (1 - self.significand_bits)) * 2.0**self.max_exponent
+
+    @property
+    def overflow_threshold(self) -> float:
+        """The smallest magnitude that rounds to infinity: half an ulp above the largest (65520 in fp16)."""
+        if self.max_exponent >= 1023:  # fp64: the threshold itself is beyond Python's float
+            return math.inf
+        return (2.0 - 2.0**-self.significand_bits) * 2.0**self.max_exponent
+
+    @property
+    def smallest(self) -> float:
+        """The smallest positive (subnormal) number; also the spacing of numbers below the normal range."""
+        return 2.0 ** (self.min_exponent - self.significand_bits + 1)
+
+    @property
+    def exp_overflow(self) -> float:
+        """exp(x) rounds to infinity from this x on: ln of the overflow threshold."""
+        if math.isinf(self.overflow_threshold):
+            return math.log(self.largest)
+        return math.log(self.overflow_threshold)
+
+    @property
+    def exp_underflow(self) -> float:
+        """exp(x) rounds to zero up to this x: ln of half the smallest subnormal, a tie that goes to even."""
+        return (self.min_exponent - self.significand_bits) * math.log(2.0)
+
+
+FORMATS = {
+    format.name: format
+    for format in (
+        Format("fp64", "float64", 53, 1023, -1022),
+        Format("fp32", "float32", 24, 127, -126),
+        Format("fp16", "float16", 11, 15, -14),
+        Format("bf16", "bfloat16", 8, 127, -126),
+    )
+}
+
+
+def find_format(name: str) -> Format:
+    """The format of that name; raises UsageError when there is none."""
+    if name not in FORMATS:
+        raise UsageError(f"unknown dtype {name!r}; {nearest(name, FORMATS)}")
+    return FORMATS[name]

@@ -1,0 +1,1 @@
+"""Inputs: named distributions and captured tensors, drawn in float64 and rounded once."""

@@ -1,0 +1,77 @@
+"""Errors of a tensor against its fp64 reference, absolute, relative and in units in the last place (ulp)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from precision.formats import Format
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Over the elements that were compared: those whose value and reference are both finite.
+
+    One ulp is the spacing of the format's numbers at the reference value (Muller et al., Handbook of
+    Floating-Point Arithmetic, section 2.3, Goldberg's definition extended to subnormals).
+    """
+
+    max_abs: float
+    rms: float
+    rel_l2: float  # ||x - reference||_2 / ||reference||_2
+    max_ulp: float
+    median_ulp: float
+    p99_ulp: float
+    bias_ulp: float  # mean of the signed error in ulp: 0 for unbiased rounding, -1/2 sign(x) for truncation
+    worst: tuple[int, ...]  # index of the element with the largest absolute error
+    compared: int
+
+
+def ulp(x: Tensor, format: Format) -> Tensor:
+    """Spacing of the format's numbers at |x| (float64, any shape); the subnormal spacing near 0."""
+    exponent = torch.frexp(x)[1] - 1  # |x| = m 2^(exponent), 1 <= m < 2
+    exponent = exponent.clamp(format.min_exponent, format.max_exponent)
+    return torch.ldexp(torch.ones_like(x), exponent - format.significand_bits + 1)
+
+
+def measure_errors(x: Tensor, reference: Tensor, format: Format, rows: Tensor | None = None) -> Errors | None:
+    """Errors of x against the fp64 reference of the same shape; None when no element can be compared.
+
+    `rows` (the shape without its last dimension, bool) says which rows count: fully masked rows have no
+    meaningful relative error and are judged apart.
+    """
+    value = x.double()
+    comparable = torch.isfinite(value) & torch.isfinite(reference)
+    if rows is not None:
+        comparable &= rows[..., None]
+    compared = int(comparable.sum())
+    if compared == 0:
+        return None
+    if compared == comparable.numel():  # the usual case, without four gathers
+        true, error = reference.flatten(), (value - reference).flatten()
+    else:
+        true, error = reference[comparable], (value - reference)[comparable]
+    magnitude = error.abs()
+    in_ulp = error / ulp(true, format)
+    ulp_magnitude = in_ulp.abs()
+    worst = comparable.flatten().nonzero()[magnitude.argmax()]
+    norm = float(true.norm())
+    return Errors(
+        max_abs=float(magnitude.max()),
+        rms=float(error.square().mean().sqrt()),
+        rel_l2=float(error.norm()) / norm if norm else float(error.norm() > 0),
+        max_ulp=float(ulp_magnitude.max()),
+        median_ulp=_quantile(ulp_magnitude, 50),
+        p99_ulp=_quantile(ulp_magnitude, 99),
+        bias_ulp=float(in_ulp.mean()),
+        worst=tuple(int(i) for i in torch.unravel_index(worst, x.shape)),
+        compared=compared,
+    )
+
+
+def _quantile(values: Tensor, percent: int) -> float:
+    """The smallest value that at least so many percent of the values do not exceed."""
+    rank = -(-percent * values.numel() // 100)
+    return float(values.kthvalue(max(rank, 1)).values)

@@ -1,0 +1,1 @@
+"""What a run leaves behind: rows, their columns, and the store that keeps them. Imports no torch."""

@@ -1,0 +1,112 @@
+"""The columns of a row: name, type, unit, meaning and which direction is better. The one table of them.
+
+The store's schema, `precision list columns` and the documentation are made from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Group = Literal["identity", "errors", "total errors", "incidence", "hazards", "cost"]
+Better = Literal["lower", "higher", ""]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table of rows."""
+
+    name: str
+    type: type[str] | type[int] | type[float] | type[bool]
+    unit: str
+    meaning: str
+    group: Group
+    better: Better = ""
+
+
+def _errors(prefix: str, against: str, group: Group) -> tuple[Column, ...]:
+    def column(name: str, type_: type[int] | type[float] | type[str], unit: str, meaning: str) -> Column:
+        better: Better = "" if name in ("worst", "compared") else "lower"
+        return Column(f"{prefix}_{name}", type_, unit, f"{meaning}, {against}", group, better)
+
+    return (
+        column("max_abs", float, "", "largest absolute error"),
+        column("rms", float, "", "root mean square of the error"),
+        column("rel_l2", float, "", "2-norm of the error over the 2-norm of the reference"),
+        column("max_ulp", float, "ulp", "largest error in ulp of the dtype at the reference value"),
+        column("median_ulp", float, "ulp", "median error in ulp"),
+        column("p99_ulp", float, "ulp", "error in ulp that 99 % of the elements do not exceed"),
+        column("bias_ulp", float, "ulp", "mean signed error in ulp; 0 is unbiased, so nearer to 0 is better"),
+        column("worst", str, "index", "(b, h, i, j) of the largest absolute error"),
+        column("compared", int, "elements", "elements finite in both, over which the errors are taken"),
+    )
+
+
+def _identity(name: str, type_: type[str] | type[int] | type[float] | type[bool], meaning: str) -> Column:
+    return Column(name, type_, "", meaning, "identity")
+
+
+COLUMNS: tuple[Column, ...] = (
+    _identity("case", str, "key of the case: problem and method"),
+    _identity("status", str, "ok, refused, absent, raised, timeout or crashed"),
+    _identity("note", str, "the reason, when the status is not ok"),
+    _identity("sweep", str, "the part of the configuration that asked for the case"),
+    _identity("problem", str, "key of the problem"),
+    _identity("method", str, "backend with its options"),
+    _identity("backend", str, "name of the backend"),
+    _identity("max_subtraction", bool, "whether the softmax subtracts the row maximum first"),
+    _identity("inputs", str, "distribution of the inputs with its options"),
+    _identity("source", str, "for captured inputs, where in the model the call was made"),
+    _identity("dtype", str, "number format of q, k, v and the output"),
+    _identity("mask", str, "which keys take part"),
+    _identity("scale", str, "scale rule, or the number"),
+    _identity("scale_value", float, "the multiplier of q.k"),
+    _identity("batch", int, "batch size"),
+    _identity("q_heads", int, "query heads"),
+    _identity("kv_heads", int, "key and value heads"),
+    _identity("q_len", int, "queries"),
+    _identity("kv_len", int, "keys"),
+    _identity("d_k", int, "width of q and k per head"),
+    _identity("d_v", int, "width of v per head"),
+    _identity("seed", int, "seed of the inputs"),
+    _identity("device", str, "where it ran: cpu or cuda"),
+    *_errors("out", "against fp64 attention of the rounded inputs (what the kernel did)", "errors"),
+    *_errors("out_total", "against fp64 attention of the unrounded inputs (what the format did, too)", "total errors"),
+    Column("elements_nan", int, "elements", "output elements that are NaN", "incidence", "lower"),
+    Column("elements_posinf", int, "elements", "output elements that are +inf", "incidence", "lower"),
+    Column("elements_neginf", int, "elements", "output elements that are -inf", "incidence", "lower"),
+    Column("rows", int, "rows", "output rows that see at least one key", "incidence"),
+    Column("rows_nan", int, "rows", "of those, rows with a NaN", "incidence", "lower"),
+    Column("rows_inf", int, "rows", "of those, rows with an infinity", "incidence", "lower"),
+    Column("rows_nonfinite", int, "rows", "of those, rows with either", "incidence", "lower"),
+    Column("rows_masked", int, "rows", "rows in which every key is masked; in no other count", "incidence"),
+    Column("rows_masked_wrong", int, "rows", "of those, rows whose output is not 0", "incidence", "lower"),
+    Column("rows_nan_lost", int, "rows", "rows that must be NaN and came out finite", "incidence", "lower"),
+    Column("pairs", int, "pairs", "query-key pairs that take part", "hazards"),
+    Column("logit_std", float, "", "standard deviation of the scaled and masked logits, fp64", "hazards"),
+    Column("logit_max", float, "", "largest absolute logit, fp64", "hazards"),
+    Column("raw_std", float, "", "standard deviation of q.k before scale and mask, fp64, masked pairs too", "hazards"),
+    Column("raw_max", float, "", "largest absolute q.k before scale and mask, fp64, masked pairs too", "hazards"),
+    Column("scores_over_before_scale", int, "pairs", "q.k infinite in the dtype, masked pairs too", "hazards", "lower"),
+    Column("scores_over_after_scale", int, "pairs", "logits infinite in the dtype", "hazards", "lower"),
+    Column("exp_inf_unshifted", int, "pairs", "exp(logit) infinite without max-subtraction", "hazards", "lower"),
+    Column("rows_exp_inf_unshifted", int, "rows", "rows with such an exponential", "hazards", "lower"),
+    Column("rows_sum_inf_unshifted", int, "rows", "rows whose sum of exp(logit) is infinite", "hazards", "lower"),
+    Column("weights_zero", int, "pairs", "positive weights that the dtype rounds to 0", "hazards", "lower"),
+    Column("weights_zero_mass_mean", float, "", "weight lost that way, mean over the rows", "hazards", "lower"),
+    Column("weights_zero_mass_max", float, "", "weight lost that way, worst row", "hazards", "lower"),
+    Column("peak_memory", int, "bytes", "largest memory held by one call, beyond its inputs", "cost", "lower"),
+    Column("latency_first", float, "s", "first call, with what is set up only once", "cost", "lower"),
+    Column("latency_samples", str, "s", "JSON list of the warm samples, each the mean of a block of calls", "cost"),
+    Column("threads", int, "", "CPU threads that torch used", "cost"),
+)
+
+# Derived from latency_samples when rows are read, so that the raw values stay and the statistic can change.
+LATENCY_COLUMNS: tuple[Column, ...] = (
+    Column("latency", float, "s", "median of the warm samples", "cost", "lower"),
+    Column("latency_low", float, "s", "lower end of the 95 % interval of the median", "cost"),
+    Column("latency_high", float, "s", "upper end of the 95 % interval of the median", "cost"),
+    Column("latency_count", int, "samples", "number of warm samples", "cost"),
+)
+
+BY_NAME = {column.name: column for column in COLUMNS}

@@ -1,0 +1,25 @@
+"""Rows as a pandas DataFrame, with the statistics that are derived when rows are read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from precision.records.columns import COLUMNS, LATENCY_COLUMNS
+from precision.records.statistics import summarise_latency
+
+_PANDAS_TYPES = {str: "string", int: "Int64", float: "Float64", bool: "boolean"}
+
+
+def make_frame(records: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+    """One line a row; a cell that was not measured is <NA>, never NaN."""
+    frame = pd.DataFrame.from_records(records, columns=[column.name for column in COLUMNS])
+    frame = frame.astype({column.name: _PANDAS_TYPES[column.type] for column in COLUMNS})
+    samples = [[] if value is pd.NA else json.loads(value) for value in frame["latency_samples"]]
+    summaries = [summarise_latency(values) if values else (None, None, None, 0) for values in samples]
+    derived = pd.DataFrame(summaries, columns=[column.name for column in LATENCY_COLUMNS])
+    derived = derived.astype({column.name: _PANDAS_TYPES[column.type] for column in LATENCY_COLUMNS})
+    return pd.concat([frame, derived], axis=1)

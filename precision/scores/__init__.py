@@ -1,0 +1,1 @@
+"""What stands between q.k and the softmax: scale rules and masks."""
