@@ -1,1 +1,162 @@
-"""placeholder"""
+"""The command `precision`. No logic: every command parses its arguments, calls the library and says where things are.
+
+Nothing heavy is imported before a command needs it, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import precision
+from precision.errors import UsageError
+from precision.records.store import DEFAULT_STORE
+
+app = typer.Typer(
+    name="precision",
+    help="The numerical truth about attention kernels: error, overflow and NaN incidence, and latency.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+# typer names the class of a wrong command line only by this subclass.
+_ArgumentError: Any = typer.BadParameter.__base__
+_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+
+StoreOption = Annotated[Path, typer.Option("--store", help="SQLite file that keeps the rows.", show_default=True)]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Folder of the report. [default: reports/NAME]")]
+RunArgument = Annotated[int | None, typer.Argument(help="Number of the run; the newest when left out.")]
+
+
+class Format(StrEnum):
+    """How `show` prints rows."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Argument(help="A configuration that ships, or a TOML file.")] = "default",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    store: StoreOption = DEFAULT_STORE,
+    out: OutOption = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Measure everything anew; take nothing from the store.")
+    ] = False,
+) -> None:
+    """Measure every case of a configuration, keep the rows, and write the report."""
+    from precision.progress import progress_bar
+    from precision.sweep.run import execute
+
+    with progress_bar() as listener:
+        number = execute(config, device=device, store=store, fresh=fresh, listener=listener)
+    _report(number, store, out)
+
+
+@app.command()
+def report(run: RunArgument = None, store: StoreOption = DEFAULT_STORE, out: OutOption = None) -> None:
+    """Write the report of a run that is in the store."""
+    _report(run, store, out)
+
+
+@app.command()
+def show(
+    run: RunArgument = None,
+    store: StoreOption = DEFAULT_STORE,
+    format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.TABLE,
+    columns: Annotated[str | None, typer.Option(help="Columns, comma-separated; `all` for every one.")] = None,
+) -> None:
+    """Print the rows of a run."""
+    from precision.records.show import render, select
+    from precision.records.store import Store
+
+    with Store(store, create=False) as kept:
+        frame = kept.frame(kept.find_run(run).id)
+    render(select(frame, columns), format.value)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str, typer.Argument(help="Kind of thing; left out, the kinds are listed.")] = "kinds",
+) -> None:
+    """List what can be named in a configuration, and the columns of a row."""
+    from precision.catalogue import catalogue
+    from precision.records.show import render
+
+    render(catalogue(kind), "table")
+
+
+@app.command()
+def export(
+    file: Annotated[Path, typer.Argument(help="File to write: .parquet or .csv.")],
+    run: Annotated[int | None, typer.Option(help="Number of the run; the newest when left out.")] = None,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Write the rows of a run to a Parquet or CSV file."""
+    from precision.records.export import export_frame
+    from precision.records.store import Store
+
+    with Store(store, create=False) as kept:
+        frame = kept.frame(kept.find_run(run).id)
+    export_frame(frame, file)
+    typer.echo(f"{len(frame)} rows: {file}")
+
+
+@app.command()
+def capture(
+    target: Annotated[str, typer.Argument(help="A recipe (minilm), FILE.py:FUNCTION or MODULE:FUNCTION.")],
+    out: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("capture.safetensors"),
+) -> None:
+    """Run a model and record what it hands to torch's scaled dot-product attention."""
+    from precision.capture.target import capture as record
+
+    header = record(target, out)
+    typer.echo(f"{len(header.calls)} calls of attention: {out}")
+    typer.echo(f'Use them in a configuration as inputs = "captured[file={out}]".')
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(precision.__version__)
+
+
+def _report(run: int | None, store: Path, out: Path | None) -> None:
+    from precision.records.store import Store
+    from precision.report.write import write_report
+
+    with Store(store, create=False) as kept:
+        record = kept.find_run(run)
+        frame = kept.frame(record.id)
+    written = write_report(record, frame, out or Path("reports") / record.name)
+    counts = ", ".join(f"{count} {status}" for status, count in frame["status"].value_counts().items())
+    typer.echo(f"Run {record.id}: {len(frame)} cases ({counts}).")
+    typer.echo(f"Report: {written.html} and {written.markdown}")
+
+
+def main() -> None:
+    """Run the command line; a mistake ends in one sentence on stderr and status 2."""
+    try:
+        status = typer.main.get_command(app).main(prog_name="precision", standalone_mode=False)
+    except UsageError as error:
+        _fail(str(error))
+    except _ArgumentError as error:
+        _fail(f"{error.format_message().rstrip('.')}; see precision --help")
+    except typer.Abort:
+        status = _INTERRUPTED
+    if status == _INTERRUPTED:
+        _fail("stopped; what was measured is kept, and the same command goes on from there", status)
+    sys.exit(status or 0)
+
+
+def _fail(message: str, status: int = 2) -> None:
+    print(f"precision: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(status)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Generic, TypeVar
 
 import pydantic
@@ -91,6 +91,26 @@ class Registry(Generic[T]):
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(getattr(package, "__path__", []), f"{self._package}."):
             importlib.import_module(module.name)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered name for people: its options with their defaults, and the first sentence of its docstring."""
+
+    name: str
+    options: str
+    meaning: str
+
+
+def describe(registry: Registry[Any]) -> list[Entry]:
+    """Every entry of a registry, in alphabetical order."""
+    return [Entry(name, _options(cls), (cls.__doc__ or "").partition("\n")[0]) for name, cls in registry.items()]
+
+
+def _options(cls: type) -> str:
+    return ", ".join(
+        field.name if field.default is MISSING else f"{field.name}={_text(field.default)}" for field in fields(cls)
+    )
 
 
 def _text(value: object) -> str:

@@ -128,7 +128,8 @@ class Store:
         for record in runs:
             if record.id == run:
                 return record
-        raise UsageError(f"there is no run {run} in {str(self.path)!r}; it holds runs {runs[0].id} to {runs[-1].id}")
+        known = ", ".join(f"{record.id} ({record.name})" for record in runs[-5:])
+        raise UsageError(f"there is no run {run} in {str(self.path)!r}; the newest are {known}")
 
     def frame(self, run: int) -> pd.DataFrame:
         """The rows of a run in the order they were measured, latency statistics included."""

@@ -36,42 +36,29 @@ class Bench:
         for method in task.methods:
             case = Case(task.problem, method)
             row = known.get(case.key)
-            if row is None:
-                row = self._measure_case(case, truth, task.latency)
-            elif task.latency and row.status is Status.OK:
-                row = self._renew_latency(case, truth, row)
+            if row is None or (task.latency and row.status is Status.OK):
+                row = self._measure_case(case, truth, task.latency, row)
             yield Row({**row.cells, "sweep": task.sweep, "source": task.source})
 
-    def _measure_case(self, case: Case, truth: Truth, latency: bool) -> Row:
+    def _measure_case(self, case: Case, truth: Truth, latency: bool, known: Row | None) -> Row:
         backend = backends.build(case.method)
         cells = _identity(case, backend, truth, self._device)
         try:
             with backend.prepare(truth.inputs.rounded) as call, self._watch.timing("kernels"):
                 out, first = time_first(call, self._device)
                 _require_shape(out, truth)
-                peak_memory = measure_peak_memory(call, self._device)
-                samples = sample_latency(call, self._device) if latency else []
+                cost = _latency_cells(first, sample_latency(call, self._device) if latency else [])
+                if known is None:
+                    cost["peak_memory"] = measure_peak_memory(call, self._device)
         except Absent as error:
             return _hole(cells, Status.ABSENT, str(error))
         except Refused as error:
             return _hole(cells, Status.REFUSED, str(error))
         except Exception as error:  # any kernel may raise anything, and the run goes on
             return _hole(cells, Status.RAISED, f"{type(error).__name__}: {error}")
-        return Row(
-            {
-                **cells,
-                "status": Status.OK,
-                **self._judge(out, truth),
-                **asdict(truth.hazards),
-                "peak_memory": peak_memory,
-                **_latency_cells(first, samples),
-            }
-        )
-
-    def _renew_latency(self, case: Case, truth: Truth, row: Row) -> Row:
-        with backends.build(case.method).prepare(truth.inputs.rounded) as call, self._watch.timing("kernels"):
-            _, first = time_first(call, self._device)
-            return Row({**row.cells, **_latency_cells(first, sample_latency(call, self._device))})
+        if known is not None:
+            return Row({**known.cells, **cost})
+        return Row({**cells, "status": Status.OK, **self._judge(out, truth), **asdict(truth.hazards), **cost})
 
     def _judge(self, out: Tensor, truth: Truth) -> dict[str, Cell]:
         arithmetic, total = truth.arithmetic, truth.total

@@ -1,0 +1,5 @@
+"""`python -m precision` is the command `precision`."""
+
+from precision.cli import main
+
+main()

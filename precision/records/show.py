@@ -1,0 +1,59 @@
+"""Rows on a terminal or in a pipe."""
+
+from __future__ import annotations
+
+import sys
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from precision.errors import UsageError, nearest
+
+_SHOWN = (
+    "case", "status", "method", "inputs", "dtype", "scale", "mask", "q_len", "kv_len", "d_k",
+    "out_max_abs", "out_median_ulp", "rows_nonfinite", "rows", "latency", "note",
+)  # fmt: skip
+
+
+def select(frame: pd.DataFrame, columns: str | None) -> pd.DataFrame:
+    """The columns that were asked for, comma-separated; `all` for every one, None for the usual ones.
+
+    Raises UsageError on an unknown column.
+    """
+    if columns == "all":
+        return frame
+    names = list(_SHOWN) if columns is None else [name.strip() for name in columns.split(",")]
+    for name in names:
+        if name not in frame.columns:
+            raise UsageError(f"there is no column {name!r}; {nearest(name, frame.columns)}")
+    return frame[names]
+
+
+def render(frame: pd.DataFrame, format: str) -> None:
+    """Print a frame to stdout as a table, CSV, JSON records or Markdown."""
+    if format == "csv":
+        frame.to_csv(sys.stdout, index=False)
+    elif format == "json":
+        frame.to_json(sys.stdout, orient="records", indent=2)
+        print()
+    elif format == "markdown":
+        print(_readable(frame).to_markdown(index=False))
+    else:
+        _print_table(_readable(frame))
+
+
+def _print_table(frame: pd.DataFrame) -> None:
+    console = Console()
+    table = Table(show_lines=False, header_style="bold")
+    for name in frame.columns:
+        table.add_column(str(name), overflow="fold")
+    for cells in frame.itertuples(index=False):
+        table.add_row(*cells)
+    # A pipe has no width to fit: the lines stay whole.
+    console.print(table, width=None if console.is_terminal else 10_000, markup=False)
+
+
+def _readable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Every cell as text: three digits, and nothing where nothing was measured."""
+    return frame.map(lambda cell: "" if pd.isna(cell) else f"{cell:.3g}" if isinstance(cell, float) else str(cell))

@@ -1,0 +1,182 @@
+"""The command line: what it prints, where it writes, and one sentence with status 2 for every mistake."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from precision import cli
+from precision.records.columns import COLUMNS
+
+Run = Callable[..., tuple[int, str, str]]
+CONFIG = """
+title = "A small run"
+[[sweep]]
+name = "ablation"
+methods = ["eager", "eager[max_subtraction=false]", "sdpa-flash"]
+scale = ["sqrt_dk", "none"]
+dtype = ["fp32", "fp16"]
+q_len = 16
+d_k = 64
+d_v = 32
+"""
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs `precision` in an empty folder: status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["precision", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def small(command: Run) -> Run:
+    """The same after a small run."""
+    Path("small.toml").write_text(CONFIG)
+    status, out, err = command("run", "small.toml", "--device", "cpu")
+    assert (status, err) == (0, ""), err
+    assert "12 cases (8 ok, 4 refused)" in out
+    return command
+
+
+def test_a_run_says_where_the_report_is_and_writes_nowhere_else(small: Run, tmp_path: Path) -> None:
+    assert {path.name for path in tmp_path.iterdir()} == {"small.toml", ".precision", "reports"}
+    assert {path.name for path in (tmp_path / "reports").iterdir()} == {"small"}
+    assert "A small run" in (tmp_path / "reports" / "small" / "report.md").read_text()
+
+
+def test_a_report_goes_where_it_is_told(small: Run, tmp_path: Path) -> None:
+    status, out, _ = small("report", "1", "--out", "elsewhere/deep")
+    assert status == 0
+    assert "elsewhere/deep/report.html" in out
+    assert (tmp_path / "elsewhere" / "deep" / "report.html").is_file()
+
+
+def test_show_prints_tables_csv_json_and_markdown(small: Run) -> None:
+    assert "eager[max_subtraction=false]" in small("show")[1]
+    csv = pd.read_csv(io.StringIO(small("show", "--format", "csv", "--columns", "all")[1]))
+    assert len(csv) == 12
+    assert set(csv.columns) > {column.name for column in COLUMNS}
+    rows = json.loads(small("show", "1", "--format", "json", "--columns", "status,note,out_max_abs")[1])
+    assert [row["status"] for row in rows].count("refused") == 4
+    assert {row["out_max_abs"] is None for row in rows if row["status"] == "refused"} == {True}
+    assert small("show", "--format", "markdown", "--columns", "case,dtype")[1].splitlines()[0].split("|")[1:3] == [
+        " case             ",
+        " dtype   ",
+    ]
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+def test_export_writes_what_show_prints(small: Run, name: str) -> None:
+    assert small("export", name)[0] == 0
+    read = pd.read_csv if name.endswith("csv") else pd.read_parquet
+    frame = read(name)
+    assert frame["status"].value_counts().to_dict() == {"ok": 8, "refused": 4}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["kinds", "backends", "distributions", "masks", "scales", "dtypes", "presets", "configs", "columns", "recipes"],
+)
+def test_every_kind_can_be_listed(command: Run, kind: str) -> None:
+    status, out, _ = command("list", kind)
+    assert status == 0
+    assert len(out.splitlines()) > 4
+
+
+MISTAKES = [
+    (["rnu"], ["'run'"]),
+    (["run", "--devise", "cpu"], ["--devise", "--device"]),
+    (["run", "--device"], ["--device"]),
+    (["run", "--device", "gpu"], ["'gpu'", "cuda"]),
+    (["run", "defalt"], ["'defalt'", "'default'"]),
+    (["run", "missing.toml"], ["missing.toml"]),
+    (["run", "quick", "extra"], ["extra"]),
+    (["show"], ["no store", "precision run"]),
+    (["report", "one"], ["integer"]),
+    (["show", "--format", "xml"], ["xml", "csv"]),
+    (["list", "backend"], ["'backends'"]),
+    (["export"], ["FILE"]),
+    (["capture", "mimilm"], ["'mimilm'", "'minilm'"]),
+    (["capture", "nowhere.py:model"], ["nowhere.py"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), MISTAKES, ids=lambda value: " ".join(value))
+def test_a_mistake_is_one_sentence_and_status_2(
+    command: Run, tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
+    status, out, err = command(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("precision: ")
+    assert err.count("\n") == 1
+    assert all(word.lower() in err.lower() for word in words), err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "--columns", "case,dtpye"], ["'dtpye'", "'dtype'"]),
+        (["show", "2"], ["no run 2", "1 (small)"]),
+        (["export", "rows.xlsx"], [".parquet", ".csv"]),
+        (["export", "missing/rows.csv"], ["missing/rows.csv"]),
+        (["report", "--out", "small.toml"], ["small.toml"]),
+        (["run", "small.toml", "--store", "small.toml"], ["small.toml", "--store"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_a_mistake_leaves_the_store_alone(small: Run, arguments: list[str], words: list[str]) -> None:
+    before = Path("small.toml").read_text(), small("show", "--format", "csv")[1]
+    status, _, err = small(*arguments)
+    assert (status, err.count("\n")) == (2, 1)
+    assert all(word in err for word in words), err
+    assert (Path("small.toml").read_text(), small("show", "--format", "csv")[1]) == before
+
+
+def test_help_and_reading_import_no_torch(small: Run) -> None:
+    script = """
+import sys
+from precision import cli
+sys.argv = ["precision", *sys.argv[1:]]
+try:
+    cli.main()
+except SystemExit as end:
+    assert not end.code, end.code
+assert "torch" not in sys.modules, "torch was imported"
+"""
+    for arguments in (["--help"], ["show"], ["report"], ["export", "rows.csv"], ["version"]):
+        done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_stopped_run_says_how_to_go_on(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("precision.sweep.run.execute", stop)
+    status, _, err = command("run", "quick")
+    assert status == 130
+    assert "goes on" in err
+
+
+def test_a_reader_that_leaves_is_no_error(small: Run) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m precision show --format csv --columns all | head -n 1",
+        shell=True, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout.startswith("case,")

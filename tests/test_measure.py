@@ -1,0 +1,219 @@
+"""From a task to rows: statuses, reuse, and the costs that are measured beside the numbers."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import precision
+from precision.backends.backend import Absent, Attention, Refused, backends
+from precision.operands import Operands
+from precision.problem import Problem, Shape
+from precision.records.row import Row, Status
+from precision.records.store import Store
+from precision.sweep.grid import Task
+from precision.sweep.latency import sample_latency, time_first
+from precision.sweep.measure import Bench
+from precision.sweep.memory import measure_peak_memory
+from precision.sweep.run import execute
+from precision.sweep.stopwatch import Stopwatch
+
+CPU = torch.device("cpu")
+PROBLEM = Problem(Shape(1, 2, 2, 9, 7, 8, 5), "fp16")
+
+
+def measured(*methods: str, problem: Problem = PROBLEM, latency: bool = False, known: Any = None) -> list[Row]:
+    bench = Bench(CPU, Stopwatch())
+    return list(bench.measure(Task("s", problem, methods, latency), known or {}))
+
+
+@pytest.fixture
+def misbehaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend that ends in each way that is not ok."""
+
+    @dataclass(frozen=True)
+    class Misbehaving:
+        how: str = "raise"
+        max_subtraction = True
+
+        @contextmanager
+        def prepare(self, x: Operands) -> Iterator[Attention]:
+            if self.how == "absent":
+                raise Absent("it needs a machine of gold")
+            if self.how == "refuse":
+                raise Refused("d_v differs from d_k")
+            yield partial(self.call, x)
+
+        def call(self, x: Operands) -> Tensor:
+            if self.how == "raise":
+                raise ZeroDivisionError("division by zero")
+            if self.how == "shape":
+                return x.q
+            return None  # type: ignore[return-value]
+
+    backends.names()  # discover the others first
+    monkeypatch.setitem(backends._classes, "misbehaving", Misbehaving)
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "reason"),
+    [
+        ("absent", Status.ABSENT, "it needs a machine of gold"),
+        ("refuse", Status.REFUSED, "d_v differs from d_k"),
+        ("raise", Status.RAISED, "ZeroDivisionError: division by zero"),
+        ("shape", Status.RAISED, "ValueError: the method returned shape (1, 2, 9, 8), not (1, 2, 9, 5)"),
+        ("none", Status.RAISED, "TypeError: the method returned NoneType, not a tensor"),
+    ],
+)
+@pytest.mark.usefixtures("misbehaving")
+def test_a_hole_is_a_row_with_a_reason_and_the_run_goes_on(how: str, status: Status, reason: str) -> None:
+    hole, eager = measured(f"misbehaving[how={how}]", "eager")
+    assert (hole.status, hole.cells["note"]) == (status, reason)
+    assert "rows" not in hole.cells
+    assert eager.status is Status.OK
+
+
+def test_a_refused_backend_gives_torchs_own_reason() -> None:
+    (row,) = measured("sdpa-flash")
+    assert row.status is Status.REFUSED
+    assert "last dimension" in str(row.cells["note"])
+
+
+def test_a_row_says_what_it_is() -> None:
+    (row,) = measured("eager[max_subtraction=false]")
+    cells = row.cells
+    assert (cells["backend"], cells["max_subtraction"], cells["dtype"]) == ("eager", False, "fp16")
+    assert (cells["q_len"], cells["kv_len"], cells["d_v"], cells["rows"], cells["pairs"]) == (9, 7, 5, 18, 2 * 9 * 7)
+    assert cells["scale_value"] == pytest.approx(8**-0.5)
+    assert cells["out_compared"] == cells["out_total_compared"] == 2 * 9 * 5
+
+
+def test_both_references_differ_by_the_rounding_of_the_inputs() -> None:
+    """sdpa-math upcasts fp16 and rounds once, half an ulp at most but for the error of fp32 far below it."""
+    (row,) = measured("sdpa-math")
+    assert float(row.cells["out_p99_ulp"]) <= 0.51 < float(row.cells["out_total_p99_ulp"])  # type: ignore[arg-type]
+
+
+def test_inputs_that_rounding_leaves_alone_have_one_reference() -> None:
+    bench = Bench(CPU, Stopwatch())
+    truth = bench._truths.of(Problem(PROBLEM.shape, "fp64"))
+    assert truth.arithmetic is truth.total
+    truth = bench._truths.of(PROBLEM)
+    assert truth.arithmetic is not truth.total
+
+
+def test_dtypes_share_the_reference_of_the_unrounded_inputs() -> None:
+    bench = Bench(CPU, Stopwatch())
+    half, brain = (bench._truths.of(Problem(PROBLEM.shape, dtype)) for dtype in ("fp16", "bf16"))
+    assert half.total is brain.total
+    assert bench._truths.of(Problem(PROBLEM.shape, "fp16", seed=1)).total is not half.total
+
+
+def test_a_known_row_is_taken_over_and_only_its_latency_is_new() -> None:
+    (old,) = measured("eager", latency=True)
+    doctored = Row({**old.cells, "out_max_abs": 123.0, "latency_samples": "[9.0]", "sweep": "elsewhere"})
+    known = {str(old.cells["case"]): doctored}
+    (kept,) = measured("eager", known=known)
+    assert kept.cells == {**doctored.cells, "sweep": "s"}
+    (timed,) = measured("eager", latency=True, known=known)
+    assert timed.cells["out_max_abs"] == 123.0
+    assert timed.cells["latency_samples"] != "[9.0]"
+
+
+def test_latency_is_that_of_the_call() -> None:
+    pause = 0.004
+
+    def call() -> Tensor:
+
+        time.sleep(pause)
+        return torch.zeros(1)
+
+    _, first = time_first(call, CPU)
+    samples = sample_latency(call, CPU)
+    assert first >= pause
+    assert len(samples) >= 7
+    assert min(samples) >= pause  # time.sleep never returns early
+
+
+@pytest.mark.parametrize("size", [1000, 250_000])
+def test_peak_memory_is_what_the_call_holds_at_once(size: int) -> None:
+    x = torch.ones(size)
+
+    def call() -> Tensor:
+        kept = x + 1  # 4 size bytes, held to the end
+        for _ in range(3):
+            kept = kept * 2  # and 4 size more while the product is made
+        return kept
+
+    assert measure_peak_memory(call, CPU) == pytest.approx(8 * size, abs=256)
+
+
+def test_a_run_keeps_every_row_and_a_second_one_measures_nothing_but_latency(tmp_path: Path) -> None:
+    config = tmp_path / "small.toml"
+    config.write_text(
+        """
+        title = "small"
+        [[sweep]]
+        name = "plain"
+        methods = ["eager", "sdpa-math"]
+        dtype = ["fp16"]
+        q_len = 8
+        d_k = 4
+        [[sweep]]
+        name = "timed"
+        methods = ["eager", "sdpa-math"]
+        dtype = ["fp16"]
+        q_len = 8
+        d_k = 4
+        latency = true
+        """
+    )
+    path = tmp_path / "s.sqlite"
+    heard = []
+    first = execute(str(config), device="cpu", store=path, listener=heard.append)
+    assert [(progress.done, progress.cases) for progress in heard] == [(i, 4) for i in range(1, 5)]
+    second = execute(str(config), device="cpu", store=path)
+    with Store(path) as store:
+        frames = [store.frame(first), store.frame(second)]
+        record = store.find_run(second)
+    assert record.finished
+    assert "references" not in record.seconds  # nothing but latency was left to do
+    numbers = [column for column in frames[0] if "latency" not in column]
+    assert frames[0][numbers].equals(frames[1][numbers])
+    assert frames[1]["latency"].isna().tolist() == [True, True, False, False]
+    assert json.loads(frames[1]["latency_samples"][2]) != json.loads(frames[0]["latency_samples"][2])
+    third = execute(str(config), device="cpu", store=path, fresh=True)
+    with Store(path) as store:
+        assert "references" in store.find_run(third).seconds
+
+
+def test_the_api_gives_the_rows_as_a_frame(tmp_path: Path) -> None:
+    config = tmp_path / "one.toml"
+    config.write_text('title = "t"\n[[sweep]]\nname = "a"\nmethods = ["eager"]\ndtype = ["fp64"]\nq_len = 5\nd_k = 3')
+    frame = precision.run(str(config), device="cpu", store=tmp_path / "s.sqlite")
+    assert frame["status"].tolist() == ["ok"]
+    assert frame["out_max_abs"][0] < 1e-12
+
+
+def test_inputs_larger_than_the_machine_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    config = tmp_path / "huge.toml"
+    config.write_text(
+        'title = "t"\n[[sweep]]\nname = "big"\nmethods = ["eager"]\nq_len = 1_000_000_000\nd_k = 4096\nq_heads = 64'
+    )
+    with pytest.raises(precision.UsageError, match=r"'big'.*GiB"):
+        execute(str(config), store=tmp_path / "s.sqlite")
+    assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    for device in ("tpu", *(() if torch.cuda.is_available() else ("cuda",))):
+        with pytest.raises(precision.UsageError, match=device):
+            execute("quick", device=device)
