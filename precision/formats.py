@@ -47,8 +47,8 @@ class Format:
     @property
     def exp_overflow(self) -> float:
         """exp(x) rounds to infinity from this x on: ln of the overflow threshold."""
-        if math.isinf(self.overflow_threshold):
-            return math.log(self.largest)
+        if math.isinf(self.overflow_threshold):  # ln of the threshold lies between ln largest and the next float
+            return math.nextafter(math.log(self.largest), math.inf)
         return math.log(self.overflow_threshold)
 
     @property

@@ -15,12 +15,13 @@ from torch import Tensor
 
 import precision
 from precision.backends.backend import Absent, Attention, Refused, backends
+from precision.latency.clock import time_first
+from precision.latency.sample import sample_latency
 from precision.operands import Operands
 from precision.problem import Problem, Shape
 from precision.records.row import Row, Status
 from precision.records.store import Store
 from precision.sweep.grid import Task
-from precision.sweep.latency import sample_latency, time_first
 from precision.sweep.measure import Bench
 from precision.sweep.memory import measure_peak_memory
 from precision.sweep.run import execute

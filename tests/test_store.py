@@ -80,7 +80,7 @@ def test_latency_statistics_are_derived_from_the_samples(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     # Rank of the lower end of the 95 % interval of the median: Conover 1999, table A3 (binomial, p = 1/2).
     ("count", "rank"),
-    [(1, 0), (5, 0), (6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (15, 4), (20, 6), (30, 10), (100, 40)],
+    [(1, 0), (5, 0), (6, 1), (8, 1), (9, 2), (11, 2), (12, 3), (15, 4), (20, 6), (30, 10), (100, 40), (10_000, 4902)],
 )
 def test_the_interval_of_the_median_has_the_published_ranks(count: int, rank: int) -> None:
     summary = summarise_latency([float(i) for i in range(1, count + 1)])

@@ -1,4 +1,4 @@
-"""torch's scaled_dot_product_attention, one backend of it at a time, and never another one in its stead."""
+"""torch's scaled_dot_product_attention: as users call it, and one backend of it at a time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,28 @@ from functools import partial
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from precision.backends.backend import Attention, Refused, backends
+from precision.backends.backend import Absent, Attention, Refused, backends
 from precision.operands import Operands
 
 
-class _Sdpa:
-    """SDPA with one backend allowed."""
+@backends.register("sdpa")
+@dataclass(frozen=True)
+class Sdpa:
+    """SDPA as users call it: torch chooses the backend, and `observe_kernels` tells which."""
+
+    max_subtraction: ClassVar[bool] = True
+
+    @contextmanager
+    def prepare(self, x: Operands) -> Iterator[Attention]:
+        _choose(x)
+        yield _call(x)
+
+
+class _One:
+    """SDPA with one backend allowed, and never another one in its stead."""
 
     kind: ClassVar[SDPBackend]
     max_subtraction: ClassVar[bool] = True
@@ -25,27 +39,56 @@ class _Sdpa:
     @contextmanager
     def prepare(self, x: Operands) -> Iterator[Attention]:
         with sdpa_kernel(self.kind):
-            self._probe(x)
-            yield partial(torch.nn.functional.scaled_dot_product_attention, x.q, x.k, x.v, **x.keywords)
+            self._require_presence(x.q.device)
+            chosen = _choose(x)
+            if chosen != self.kind:
+                raise Refused(f"torch would run {chosen.name} instead")
+            yield _call(x)
 
-    def _probe(self, x: Operands) -> None:
-        """Ask torch which backend it would run; the flags only tell which ones the user allows."""
-        with warnings.catch_warnings(record=True) as heard:
-            warnings.simplefilter("always")
-            try:
-                chosen = SDPBackend(torch._fused_sdp_choice(x.q, x.k, x.v, **x.keywords))
-            except RuntimeError as error:
-                # torch gives its reasons as warnings, after headings that end in a colon.
-                said = [str(warning.message).split(" (Triggered internally")[0].strip() for warning in heard]
-                reasons = [sentence for sentence in said if not sentence.endswith(":")]
-                raise Refused("; ".join(reasons) or str(error)) from None
-        if chosen != self.kind:
-            raise Refused(f"torch would run {chosen.name} instead")
+    def _require_presence(self, device: torch.device) -> None:
+        """A kernel that is here takes the plainest call there is."""
+        plain = torch.zeros(1, 1, 16, 64, dtype=torch.float16, device=device)
+        try:
+            _choose(Operands(plain, plain, plain))
+        except Refused as error:
+            raise Absent(f"torch has no {self.kind.name} kernel here for {device.type}: {error}") from None
+
+
+def _call(x: Operands) -> Attention:
+    return partial(torch.nn.functional.scaled_dot_product_attention, x.q, x.k, x.v, **x.keywords)
+
+
+def _choose(x: Operands) -> SDPBackend:
+    """Ask torch which backend it would run; the flags only tell which ones the user allows.
+
+    Raises Refused with torch's reason when it takes the call with none of them.
+    """
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            _check_arguments(x)
+            return SDPBackend(torch._fused_sdp_choice(x.q, x.k, x.v, **x.keywords))
+        except (RuntimeError, IndexError) as error:
+            # torch gives its reasons as warnings, after headings that end in a colon.
+            said = [str(warning.message).split(" (Triggered internally")[0].strip() for warning in heard]
+            reasons = [sentence for sentence in said if not sentence.endswith(":")]
+            raise Refused("; ".join(reasons) or str(error)) from None
+
+
+def _check_arguments(x: Operands) -> None:
+    """torch's own check of dtypes and shapes, which the choice does not look at, on tensors without data."""
+
+    def bare(tensor: Tensor) -> Tensor:
+        return tensor.detach().to("meta")
+
+    mask = None if x.attn_mask is None else bare(x.attn_mask)
+    with sdpa_kernel(SDPBackend.MATH):
+        _call(Operands(bare(x.q), bare(x.k), bare(x.v), mask, x.is_causal, x.scale))()
 
 
 @backends.register("sdpa-math")
 @dataclass(frozen=True)
-class SdpaMath(_Sdpa):
+class SdpaMath(_One):
     """SDPA MATH: separate operations; on a CPU it upcasts fp16 and bf16 to fp32 throughout and rounds once."""
 
     kind = SDPBackend.MATH
@@ -53,7 +96,40 @@ class SdpaMath(_Sdpa):
 
 @backends.register("sdpa-flash")
 @dataclass(frozen=True)
-class SdpaFlash(_Sdpa):
+class SdpaFlash(_One):
     """SDPA FLASH_ATTENTION: fused and tiled, fp32 state, weights rounded to the input dtype."""
 
     kind = SDPBackend.FLASH_ATTENTION
+
+
+@backends.register("sdpa-efficient")
+@dataclass(frozen=True)
+class SdpaEfficient(_One):
+    """SDPA EFFICIENT_ATTENTION: xFormers' memory-efficient kernels; on CUDA only."""
+
+    kind = SDPBackend.EFFICIENT_ATTENTION
+
+
+@backends.register("sdpa-cudnn")
+@dataclass(frozen=True)
+class SdpaCudnn(_One):
+    """SDPA CUDNN_ATTENTION: cuDNN's fused kernels; on CUDA only."""
+
+    kind = SDPBackend.CUDNN_ATTENTION
+
+
+@backends.register("sdpa-math-reduced")
+@dataclass(frozen=True)
+class SdpaMathReduced(SdpaMath):
+    """SDPA MATH with allow_fp16_bf16_reduction_math_sdp: sqrt(scale) on q and k, every stage in fp16 or bf16."""
+
+    @contextmanager
+    def prepare(self, x: Operands) -> Iterator[Attention]:
+        cuda = torch.backends.cuda  # where torch keeps the flag; it counts on a CPU too
+        before = cuda.fp16_bf16_reduction_math_sdp_allowed()  # type: ignore[no-untyped-call]
+        cuda.allow_fp16_bf16_reduction_math_sdp(True)
+        try:
+            with super().prepare(x) as attend:
+                yield attend
+        finally:
+            cuda.allow_fp16_bf16_reduction_math_sdp(before)

@@ -25,7 +25,7 @@ class Hazards:
     """Counts and sizes over the (query, key) pairs and the rows of one problem, for one format."""
 
     pairs: int  # that take part
-    logit_std: float  # of the logits, scaled and masked
+    logit_std: float  # of the logits, scaled and masked; of the finite ones, as all sizes
     logit_max: float  # largest |logit|
     raw_std: float  # of the raw scores q.k before scale and mask
     raw_max: float
@@ -35,7 +35,7 @@ class Hazards:
     rows_exp_inf_unshifted: int
     rows_sum_inf_unshifted: int  # rows whose sum of exp(logit) rounds to infinity
     weights_zero: int  # pairs whose weight, positive in exact arithmetic, rounds to 0
-    weights_zero_mass_mean: float  # weight lost that way, mean over rows
+    weights_zero_mass_mean: float  # weight lost that way, mean over the rows that see a key
     weights_zero_mass_max: float  # weight lost that way, worst row
 
 
@@ -50,7 +50,7 @@ def find_hazards(x: Operands, right: Reference, format: Format) -> Hazards:
             if (harmed := tally.add(tile, right.lse[block.index])) is not None:
                 lost[block.index] += harmed[0]
                 exp_inf[block.index] |= harmed[1]
-    rows = right.lse.numel()
+    lost_in_rows = lost[right.lse != -torch.inf]
     return Hazards(
         pairs=tally.logits.count,
         logit_std=tally.logits.std(),
@@ -63,35 +63,51 @@ def find_hazards(x: Operands, right: Reference, format: Format) -> Hazards:
         rows_exp_inf_unshifted=int(exp_inf.sum()),
         rows_sum_inf_unshifted=int((right.lse >= format.exp_overflow).sum()),
         weights_zero=tally.weights_zero,
-        weights_zero_mass_mean=float(lost.mean()) if rows else 0.0,
-        weights_zero_mass_max=float(lost.max()) if rows else 0.0,
+        weights_zero_mass_mean=float(lost_in_rows.mean()) if lost_in_rows.numel() else 0.0,
+        weights_zero_mass_max=float(lost_in_rows.max()) if lost_in_rows.numel() else 0.0,
     )
 
 
 class _Moments:
-    """Running size of one kind of score."""
+    """Running size of one kind of score: how many, how many round to infinity, and the spread of the finite ones."""
 
     def __init__(self) -> None:
-        self.sum = self.squares = self.largest = 0.0
         self.count = self.over = 0
+        self.largest = 0.0
+        self._finite = 0
+        self._origin = self._sum = self._squares = 0.0  # sums of value - origin: a spread far from 0 keeps its digits
 
     def add(self, values: Tensor, format: Format) -> None:
+        self.count += values.numel()
+        low, high = _extremes(values)
+        if not max(-low, high) < format.overflow_threshold:  # a NaN also comes here
+            self.over += int((values.abs() >= format.overflow_threshold).sum())
+        if not math.isfinite(high - low):
+            values = values[values.isfinite()]
+            low, high = _extremes(values)
         if values.numel() == 0:
             return
-        self.count += values.numel()
-        self.sum += float(values.sum())
-        self.squares += float(torch.linalg.vector_norm(values)) ** 2
-        low, high = (float(bound) for bound in values.aminmax())
-        largest = max(abs(low), abs(high))
-        self.largest = max(self.largest, largest)
-        if largest >= format.overflow_threshold:
-            self.over += int((values.abs() >= format.overflow_threshold).sum())
+        if self._finite == 0:
+            self._origin = float(values.mean())
+        self._finite += values.numel()
+        self.largest = max(self.largest, -low, high)
+        from_origin = values - self._origin
+        self._sum += float(from_origin.sum())
+        self._squares += float(torch.linalg.vector_norm(from_origin)) ** 2
 
     def std(self) -> float:
-        if self.count == 0:
+        if self._finite == 0:
             return 0.0
-        mean = self.sum / self.count
-        return math.sqrt(max(0.0, self.squares / self.count - mean * mean))
+        mean = self._sum / self._finite
+        return math.sqrt(max(0.0, self._squares / self._finite - mean * mean))
+
+
+def _extremes(values: Tensor) -> tuple[float, float]:
+    """Smallest and largest; NaN both where there is a NaN, 0 both where there is nothing."""
+    if values.numel() == 0:
+        return 0.0, 0.0
+    low, high = values.aminmax()
+    return float(low), float(high)
 
 
 class _Tally:
@@ -118,5 +134,5 @@ class _Tally:
 
     def _is_harmless(self, logits: Tensor, lse: Tensor) -> bool:
         """Whether the extremes alone show that no exponential overflows and no weight underflows."""
-        low, high = (float(bound) for bound in logits.aminmax())
+        low, high = _extremes(logits)
         return high < self.format.exp_overflow and low - float(lse.max()) > self.format.exp_underflow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +21,7 @@ class Errors:
 
     max_abs: float
     rms: float
-    rel_l2: float  # ||x - reference||_2 / ||reference||_2
+    rel_l2: float  # ||x - reference||_2 / ||reference||_2; infinite when only the reference is 0
     max_ulp: float
     median_ulp: float
     p99_ulp: float
@@ -32,7 +33,7 @@ class Errors:
 def ulp(x: Tensor, format: Format) -> Tensor:
     """Spacing of the format's numbers at |x| (float64, any shape); the subnormal spacing near 0."""
     exponent = torch.frexp(x)[1] - 1  # |x| = m 2^(exponent), 1 <= m < 2
-    exponent = exponent.clamp(format.min_exponent, format.max_exponent)
+    exponent = exponent.where(x != 0, format.min_exponent).clamp(format.min_exponent, format.max_exponent)
     return torch.ldexp(torch.ones_like(x), exponent - format.significand_bits + 1)
 
 
@@ -57,11 +58,11 @@ def measure_errors(x: Tensor, reference: Tensor, format: Format, rows: Tensor | 
     in_ulp = error / ulp(true, format)
     ulp_magnitude = in_ulp.abs()
     worst = comparable.flatten().nonzero()[magnitude.argmax()]
-    norm = float(true.norm())
+    norm, error_norm = float(true.norm()), float(error.norm())
     return Errors(
         max_abs=float(magnitude.max()),
         rms=float(error.square().mean().sqrt()),
-        rel_l2=float(error.norm()) / norm if norm else float(error.norm() > 0),
+        rel_l2=error_norm / norm if norm else (math.inf if error_norm else 0.0),
         max_ulp=float(ulp_magnitude.max()),
         median_ulp=_quantile(ulp_magnitude, 50),
         p99_ulp=_quantile(ulp_magnitude, 99),

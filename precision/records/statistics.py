@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from functools import cache
 from statistics import median
 from typing import NamedTuple
 
@@ -32,9 +32,13 @@ def summarise_latency(samples: Sequence[float]) -> Latency:
     return Latency(median(ordered), ordered[rank - 1], ordered[-rank], len(ordered))
 
 
-def _interval_rank(count: int, miss: float = 0.025) -> int:
-    """The largest k with P(Binomial(count, 1/2) < k) <= miss; 0 when there is none."""
-    below, rank = 0.0, 0
-    while (below := below + math.comb(count, rank) * 0.5**count) <= miss:
+@cache
+def _interval_rank(count: int) -> int:
+    """The largest k with P(Binomial(count, 1/2) < k) <= 1/40, in whole numbers; 0 when there is none."""
+    ways = below = 1  # of the 2^count outcomes, those with `rank` successes, and those with at most `rank`
+    rank = 0
+    while 40 * below <= 2**count:
         rank += 1
+        ways = ways * (count - rank + 1) // rank
+        below += ways
     return rank

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
+from precision.errors import UsageError
 from precision.problem import Shape
 from precision.registry import Registry
 
@@ -89,4 +90,4 @@ class Captured:
     is_causal = False
 
     def draw(self, shape: Shape, generator: Generator) -> Tensor | None:
-        raise NotImplementedError("a captured mask comes with its captured inputs")
+        raise UsageError("the mask 'captured' comes with captured inputs only; choose another mask or captured inputs")

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from precision.backends.backend import Absent, Backend, Refused, backends
+from precision.latency.clock import time_first
+from precision.latency.sample import sample_latency
 from precision.numerics.incidence import count_incidence, fully_masked_rows
 from precision.numerics.metrics import Errors, measure_errors
 from precision.problem import Case
 from precision.records.row import Cell, Row, Status
 from precision.spec import Spec
 from precision.sweep.grid import Task
-from precision.sweep.latency import sample_latency, time_first
 from precision.sweep.memory import measure_peak_memory
 from precision.sweep.stopwatch import Stopwatch
 from precision.sweep.truth import Truth, TruthMaker
