@@ -31,9 +31,11 @@ CPU = torch.device("cpu")
 PROBLEM = Problem(Shape(1, 2, 2, 9, 7, 8, 5), "fp16")
 
 
-def measured(*methods: str, problem: Problem = PROBLEM, latency: bool = False, known: Any = None) -> list[Row]:
+def measured(
+    *methods: str, problem: Problem = PROBLEM, backward: bool = False, latency: bool = False, known: Any = None
+) -> list[Row]:
     bench = Bench(CPU, Stopwatch())
-    return list(bench.measure(Task("s", problem, methods, latency), known or {}))
+    return list(bench.measure(Task("s", problem, methods, backward, latency), known or {}))
 
 
 @pytest.fixture
@@ -127,6 +129,49 @@ def test_a_known_row_is_taken_over_and_only_its_latency_is_new() -> None:
     (timed,) = measured("eager", latency=True, known=known)
     assert timed.cells["out_max_abs"] == 123.0
     assert timed.cells["latency_samples"] != "[9.0]"
+
+
+def test_the_backward_pass_has_cells_of_its_own() -> None:
+    (row,) = measured("eager", problem=Problem(PROBLEM.shape, "fp64"), backward=True, latency=True)
+    cells = row.cells
+    assert cells["backward"] == "ok"
+    for name, size in (("dq", 2 * 9 * 8), ("dk", 2 * 7 * 8), ("dv", 2 * 7 * 5)):
+        assert float(cells[f"{name}_max_abs"]) < 1e-12  # type: ignore[arg-type]
+        assert (cells[f"{name}_compared"], cells[f"{name}_nonfinite"]) == (size, 0)
+    assert len(json.loads(str(cells["backward_latency_samples"]))) >= 7
+
+
+def test_a_nan_in_a_gradient_is_counted_apart_from_the_output() -> None:
+    """Scores of 300 make exp infinite in fp16: the output is NaN, and so is every gradient."""
+    problem = Problem(PROBLEM.shape, "fp16", "large[std=8.0]", scale="none")
+    (row,) = measured("eager[max_subtraction=false]", problem=problem, backward=True)
+    assert row.cells["rows_nan"] != 0
+    assert row.cells["dv_nonfinite"] != 0
+
+
+def test_a_known_row_without_its_backward_pass_is_measured_anew() -> None:
+    (old,) = measured("eager")
+    (new,) = measured("eager", known={str(old.cells["case"]): old}, backward=True)
+    assert new.cells["backward"] == "ok"
+    assert old.cells.items() >= {key: new.cells[key] for key in ("case", "out_max_abs", "rows_nan")}.items()
+
+
+def test_a_refused_backward_pass_leaves_the_forward_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True)
+    class Forward:
+        max_subtraction = True
+
+        @contextmanager
+        def prepare(self, x: Operands) -> Iterator[Attention]:
+            plain = Operands(x.q.detach(), x.k.detach(), x.v.detach(), scale=x.scale)
+            yield lambda: torch.softmax(plain.q @ plain.k.mT * plain.scale_value, -1) @ plain.v
+
+    backends.names()
+    monkeypatch.setitem(backends._classes, "forward", Forward)
+    (row,) = measured("forward", backward=True)
+    assert row.status is Status.OK
+    assert str(row.cells["backward"]).startswith("refused: the output carries no gradient")
+    assert "dq_max_abs" not in row.cells
 
 
 def test_latency_is_that_of_the_call() -> None:

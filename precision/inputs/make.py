@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from precision.inputs.captured import Captured
 from precision.inputs.distribution import distributions
@@ -14,9 +15,10 @@ from precision.problem import Problem
 from precision.scores.mask import masks
 from precision.scores.scale import resolve_scale
 
-# Added to the seed of the mask's generator: q, k and v are the same under every mask, and no mask is a function of q.
-# torch's CPU generator looks at the lower 32 bits of a seed only, so it must be less than 2^32.
-_MASK_STREAM = 2**31
+# Added to the seed for what is drawn apart from q, k and v, so that neither depends on the other. Seeds stay below
+# 2^30 and streams below 2^32, for torch's CPU generator looks at the lower 32 bits only.
+_MASK_STREAM = 2**30
+_UPSTREAM_STREAM = 2**31
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,14 @@ def make_inputs(problem: Problem, device: torch.device) -> Inputs:
         is_causal = mask.is_causal
     exact = Operands(q, k, v, attn_mask, is_causal, resolve_scale(problem.scale, problem.shape)).to(device)
     return Inputs(exact, round_operands(exact, problem.dtype))
+
+
+def make_upstream(problem: Problem, device: torch.device) -> Tensor:
+    """The gradient of the output, dO ~ N(0, 1) of shape (B, Hq, L, d_v), drawn in float64 and rounded once."""
+    shape = problem.shape
+    generator = torch.Generator().manual_seed(problem.seed + _UPSTREAM_STREAM)
+    size = (shape.batch, shape.q_heads, shape.q_len, shape.d_v)
+    return round_to(torch.randn(size, generator=generator, dtype=torch.float64), problem.dtype).to(device)
 
 
 def round_operands(exact: Operands, dtype: str) -> Operands:

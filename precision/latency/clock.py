@@ -6,13 +6,15 @@ On a CPU the clock is torch.utils.benchmark's, on a GPU its events. Nothing else
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from statistics import median
+from typing import TypeVar
 
 import torch
-from torch import Tensor
 from torch.utils.benchmark import Timer
 
-from precision.backends.backend import Attention
+T = TypeVar("T")
+Call = Callable[[], object]
 
 _BLOCK_SECONDS = 0.01  # long beside the clock and the scheduler's ticks, short beside a drift of the machine
 _STEADY_CALLS = 3
@@ -21,7 +23,7 @@ _WARM_UP_SECONDS = 1.0
 _COLD_CALLS = 10
 
 
-def time_first(call: Attention, device: torch.device) -> tuple[Tensor, float]:
+def time_first(call: Callable[[], T], device: torch.device) -> tuple[T, float]:
     """The output of a call and the seconds it took, the device's work included."""
     _synchronize(device)
     start = time.perf_counter()
@@ -30,7 +32,7 @@ def time_first(call: Attention, device: torch.device) -> tuple[Tensor, float]:
     return out, time.perf_counter() - start
 
 
-def warm_up(call: Attention, device: torch.device) -> None:
+def warm_up(call: Call, device: torch.device) -> None:
     """Call until three calls in a row are no longer faster than all before, or for a second; once at least."""
     fastest, steady, spent = float("inf"), 0, 0.0
     while steady < _STEADY_CALLS and spent < _WARM_UP_SECONDS:
@@ -40,7 +42,7 @@ def warm_up(call: Attention, device: torch.device) -> None:
         spent += seconds
 
 
-def time_block(call: Attention, device: torch.device) -> float:
+def time_block(call: Call, device: torch.device) -> float:
     """Seconds a call, the median over a block of warm calls. On a GPU every call finds a cold L2 cache."""
     if device.type == "cuda":
         return _time_cold_calls(call, device)
@@ -48,7 +50,7 @@ def time_block(call: Attention, device: torch.device) -> float:
     return float(timer.blocked_autorange(min_run_time=_BLOCK_SECONDS).median)
 
 
-def _time_cold_calls(call: Attention, device: torch.device) -> float:
+def _time_cold_calls(call: Call, device: torch.device) -> float:
     """The events enclose the call alone; the write before it evicts L2 and lets the host run ahead of the GPU."""
     cache = torch.cuda.get_device_properties(device).L2_cache_size
     eviction = torch.empty(2 * cache, dtype=torch.int8, device=device)

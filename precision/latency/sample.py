@@ -8,16 +8,15 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from precision.backends.backend import Attention
-from precision.latency.clock import time_block, warm_up
+from precision.latency.clock import Call, time_block, warm_up
 
 # Six samples are the fewest with a 95 % interval of their median (records/statistics.py); one more for good measure.
 _SAMPLES = 7
 
-Prepare = Callable[[], AbstractContextManager[Attention]]
+Prepare = Callable[[], AbstractContextManager[Call]]
 
 
-def sample_latency(call: Attention, device: torch.device) -> list[float]:
+def sample_latency(call: Call, device: torch.device) -> list[float]:
     """Warm samples of one call, in seconds."""
     return sample_rounds({"": lambda: nullcontext(call)}, device, rounds=_SAMPLES)[""]
 

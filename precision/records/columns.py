@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Group = Literal["identity", "errors", "total errors", "incidence", "hazards", "cost"]
+Group = Literal["identity", "errors", "total errors", "gradients", "incidence", "hazards", "cost"]
 Better = Literal["lower", "higher", ""]
 
 
@@ -42,6 +42,14 @@ def _errors(prefix: str, against: str, group: Group) -> tuple[Column, ...]:
     )
 
 
+def _gradient(name: str) -> tuple[Column, ...]:
+    against = "against the fp64 gradient of the rounded inputs, for dO ~ N(0, 1)"
+    nonfinite = Column(
+        f"{name}_nonfinite", int, "elements", f"elements of {name} that are NaN or infinite", "gradients", "lower"
+    )
+    return (*_errors(name, against, "gradients"), nonfinite)
+
+
 def _identity(name: str, type_: type[str] | type[int] | type[float] | type[bool], meaning: str) -> Column:
     return Column(name, type_, "", meaning, "identity")
 
@@ -72,6 +80,10 @@ COLUMNS: tuple[Column, ...] = (
     _identity("device", str, "where it ran: cpu or cuda"),
     *_errors("out", "against fp64 attention of the rounded inputs (what the kernel did)", "errors"),
     *_errors("out_total", "against fp64 attention of the unrounded inputs (what the format did, too)", "total errors"),
+    Column("backward", str, "", "how the backward pass ended: ok, refused or raised, with the reason", "gradients"),
+    *_gradient("dq"),
+    *_gradient("dk"),
+    *_gradient("dv"),
     Column("elements_nan", int, "elements", "output elements that are NaN", "incidence", "lower"),
     Column("elements_posinf", int, "elements", "output elements that are +inf", "incidence", "lower"),
     Column("elements_neginf", int, "elements", "output elements that are -inf", "incidence", "lower"),
@@ -97,16 +109,26 @@ COLUMNS: tuple[Column, ...] = (
     Column("weights_zero_mass_max", float, "", "weight lost that way, worst row", "hazards", "lower"),
     Column("peak_memory", int, "bytes", "largest memory held by one call, beyond its inputs", "cost", "lower"),
     Column("latency_first", float, "s", "first call, with what is set up only once", "cost", "lower"),
+    Column("backward_latency_first", float, "s", "first forward and backward pass together", "cost", "lower"),
+    Column("backward_latency_samples", str, "s", "JSON list of the warm samples of both passes together", "cost"),
     Column("latency_samples", str, "s", "JSON list of the warm samples, each the mean of a block of calls", "cost"),
     Column("threads", int, "", "CPU threads that torch used", "cost"),
 )
 
-# Derived from latency_samples when rows are read, so that the raw values stay and the statistic can change.
+
+def _latency(prefix: str, what: str) -> tuple[Column, ...]:
+    return (
+        Column(prefix, float, "s", f"median of the warm samples of {what}", "cost", "lower"),
+        Column(f"{prefix}_low", float, "s", f"lower end of the 95 % interval of {prefix}", "cost"),
+        Column(f"{prefix}_high", float, "s", f"upper end of the 95 % interval of {prefix}", "cost"),
+        Column(f"{prefix}_count", int, "samples", f"number of warm samples behind {prefix}", "cost"),
+    )
+
+
+# Derived from the samples when rows are read, so that the raw values stay and the statistic can change.
 LATENCY_COLUMNS: tuple[Column, ...] = (
-    Column("latency", float, "s", "median of the warm samples", "cost", "lower"),
-    Column("latency_low", float, "s", "lower end of the 95 % interval of the median", "cost"),
-    Column("latency_high", float, "s", "upper end of the 95 % interval of the median", "cost"),
-    Column("latency_count", int, "samples", "number of warm samples", "cost"),
+    *_latency("latency", "the forward pass"),
+    *_latency("backward_latency", "forward and backward pass together"),
 )
 
 BY_NAME = {column.name: column for column in COLUMNS}

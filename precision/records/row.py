@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from precision.records.columns import BY_NAME
 
-_MEASURED = ("errors", "total errors", "incidence", "hazards", "cost")
+_MEASURED = ("errors", "total errors", "gradients", "incidence", "hazards", "cost")
 Cell = str | int | float | bool | None
 
 

@@ -108,8 +108,8 @@ class Store:
         rows: dict[str, Row] = {}
         for record in found:
             cells: dict[str, Cell] = {key: record[key] for key in record.keys() if record[key] is not None}  # noqa: SIM118
-            for latency in ("latency_first", "latency_samples"):
-                cells.pop(latency, None)
+            for latency in [name for name in cells if "latency" in name]:
+                del cells[latency]
             rows[record["case"]] = Row(cells)
         return rows
 

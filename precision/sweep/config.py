@@ -20,8 +20,8 @@ def _listed(value: Any) -> Any:
 Names = Annotated[list[str], BeforeValidator(_listed), Field(min_length=1)]
 Counts = Annotated[list[PositiveInt], BeforeValidator(_listed), Field(min_length=1)]
 Lengths = Annotated[list[NonNegativeInt], BeforeValidator(_listed), Field(min_length=1)]
-# Below 2^31, for torch's CPU generator looks at 32 bits and the mask has half of them (inputs/make.py).
-Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], BeforeValidator(_listed), Field(min_length=1)]
+# Below 2^30: see the streams in inputs/make.py.
+Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**30)]], BeforeValidator(_listed), Field(min_length=1)]
 Scales = Annotated[list[str | float], BeforeValidator(_listed), Field(min_length=1)]
 
 
@@ -48,6 +48,7 @@ class Sweep(BaseModel):
     mask: Names | None = None
     scale: Scales | None = None
     seed: Seeds = [0]
+    backward: bool = False
     latency: bool = False
 
 

@@ -29,6 +29,7 @@ class Task:
     sweep: str
     problem: Problem
     methods: tuple[str, ...]
+    backward: bool
     latency: bool
     source: str = ""  # for captured inputs, the module that made the call
 
@@ -71,7 +72,9 @@ def _plan_sweep(sweep: Sweep) -> Iterator[Task]:
         for seed, mask, scale, dtype in itertools.product(*axes):
             resolve_scale(scale, origin.shape)
             problem = Problem(origin.shape, dtype, origin.inputs, mask, scale, seed, origin.digest)
-            yield Task(sweep.name, problem, methods, sweep.latency, origin.call.name if origin.call else "")
+            yield Task(
+                sweep.name, problem, methods, sweep.backward, sweep.latency, origin.call.name if origin.call else ""
+            )
 
 
 def _origins(sweep: Sweep) -> Iterator[_Origin]:

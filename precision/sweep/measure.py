@@ -13,10 +13,12 @@ from precision.backends.backend import Absent, Backend, Refused, backends
 from precision.latency.clock import time_first
 from precision.latency.sample import sample_latency
 from precision.numerics.incidence import count_incidence, fully_masked_rows
-from precision.numerics.metrics import Errors, measure_errors
+from precision.numerics.metrics import measure_errors
 from precision.problem import Case
 from precision.records.row import Cell, Row, Status
 from precision.spec import Spec
+from precision.sweep.error_cells import error_cells
+from precision.sweep.gradients import measure_gradients
 from precision.sweep.grid import Task
 from precision.sweep.memory import measure_peak_memory
 from precision.sweep.stopwatch import Stopwatch
@@ -37,18 +39,20 @@ class Bench:
         for method in task.methods:
             case = Case(task.problem, method)
             row = known.get(case.key)
+            if row is not None and task.backward and row.status is Status.OK and "backward" not in row.cells:
+                row = None
             if row is None or (task.latency and row.status is Status.OK):
-                row = self._measure_case(case, truth, task.latency, row)
+                row = self._measure_case(task, case, truth, row)
             yield Row({**row.cells, "sweep": task.sweep, "source": task.source})
 
-    def _measure_case(self, case: Case, truth: Truth, latency: bool, known: Row | None) -> Row:
+    def _measure_case(self, task: Task, case: Case, truth: Truth, known: Row | None) -> Row:
         backend = backends.build(case.method)
         cells = _identity(case, backend, truth, self._device)
         try:
             with backend.prepare(truth.inputs.rounded) as call, self._watch.timing("kernels"):
                 out, first = time_first(call, self._device)
                 _require_shape(out, truth)
-                cost = _latency_cells(first, sample_latency(call, self._device) if latency else [])
+                cost = _latency_cells(first, sample_latency(call, self._device) if task.latency else [])
                 if known is None:
                     cost["peak_memory"] = measure_peak_memory(call, self._device)
         except Absent as error:
@@ -57,9 +61,10 @@ class Bench:
             return _hole(cells, Status.REFUSED, str(error))
         except Exception as error:  # any kernel may raise anything, and the run goes on
             return _hole(cells, Status.RAISED, f"{type(error).__name__}: {error}")
-        if known is not None:
-            return Row({**known.cells, **cost})
-        return Row({**cells, "status": Status.OK, **self._judge(out, truth), **asdict(truth.hazards), **cost})
+        judged = known.cells if known is not None else {**cells, "status": Status.OK, **self._judge(out, truth)}
+        if task.backward:
+            cost |= measure_gradients(backend, truth, self._device, self._watch, latency=task.latency)
+        return Row({**judged, **cost})
 
     def _judge(self, out: Tensor, truth: Truth) -> dict[str, Cell]:
         arithmetic, total = truth.arithmetic, truth.total
@@ -67,8 +72,8 @@ class Bench:
             kept = ~fully_masked_rows(arithmetic, truth.inputs.rounded)
             cells: dict[str, Cell] = asdict(count_incidence(out, arithmetic, truth.inputs.rounded))
             for prefix, right in (("out", arithmetic), ("out_total", total)):
-                cells |= _error_cells(prefix, measure_errors(out, right.out, truth.format, kept))
-            return cells
+                cells |= error_cells(prefix, measure_errors(out, right.out, truth.format, kept))
+        return {**cells, **asdict(truth.hazards)}
 
 
 def _identity(case: Case, backend: Backend, truth: Truth, device: torch.device) -> dict[str, Cell]:
@@ -88,13 +93,6 @@ def _identity(case: Case, backend: Backend, truth: Truth, device: torch.device) 
         "device": device.type,
         **asdict(problem.shape),
     }
-
-
-def _error_cells(prefix: str, errors: Errors | None) -> dict[str, Cell]:
-    if errors is None:
-        return {f"{prefix}_compared": 0}
-    cells: dict[str, Cell] = {f"{prefix}_{name}": value for name, value in asdict(errors).items()}
-    return {**cells, f"{prefix}_worst": json.dumps(errors.worst)}
 
 
 def _latency_cells(first: float, samples: list[float]) -> dict[str, Cell]:

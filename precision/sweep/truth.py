@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from precision.formats import Format, find_format
-from precision.inputs.make import Inputs, make_inputs
+from precision.inputs.make import Inputs, make_inputs, make_upstream
+from precision.numerics.gradients import Gradients
 from precision.numerics.hazards import Hazards, find_hazards
 from precision.numerics.reference import Reference, attend
 from precision.problem import Problem
@@ -54,6 +56,16 @@ class TruthMaker:
             return self.unrounded(problem, inputs)
         return self._attend(inputs, rounded=True)
 
+    def upstream(self, problem: Problem) -> Tensor:
+        """The gradient of the output that the backward pass starts from."""
+        with self._watch.timing("inputs"):
+            return make_upstream(problem, self._device)
+
+    def differentiate(self, right: Reference, upstream: Tensor) -> Gradients:
+        """The fp64 backward pass."""
+        with self._watch.timing("references"):
+            return right.backward(upstream)
+
     def hazards(self, inputs: Inputs, right: Reference, format: Format) -> Hazards:
         """What the exact scores do to the format."""
         with self._watch.timing("hazards"):
@@ -86,6 +98,16 @@ class Truth:
     def total(self) -> Reference:
         """fp64 attention of the operands before rounding."""
         return self._maker.unrounded(self.problem, self.inputs)
+
+    @cached_property
+    def upstream(self) -> Tensor:
+        """dO, the gradient of the output, rounded to the dtype."""
+        return self._maker.upstream(self.problem)
+
+    @cached_property
+    def gradients(self) -> Gradients:
+        """fp64 gradients of the rounded operands for the rounded dO."""
+        return self._maker.differentiate(self.arithmetic, self.upstream)
 
     @cached_property
     def hazards(self) -> Hazards:

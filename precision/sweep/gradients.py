@@ -1,0 +1,51 @@
+"""The backward pass of a case: gradients against their fp64 reference, and what both passes cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+
+import torch
+
+from precision.backends.backend import Backend, Refused
+from precision.backends.gradient import prepare_gradients
+from precision.latency.clock import time_first
+from precision.latency.sample import sample_latency
+from precision.numerics.gradients import Gradients
+from precision.numerics.metrics import measure_errors
+from precision.records.row import Cell
+from precision.sweep.error_cells import error_cells
+from precision.sweep.stopwatch import Stopwatch
+from precision.sweep.truth import Truth
+
+
+def measure_gradients(
+    backend: Backend, truth: Truth, device: torch.device, watch: Stopwatch, *, latency: bool
+) -> dict[str, Cell]:
+    """Cells of the backward pass; one that cannot run is a reason, and takes nothing from the forward row."""
+    try:
+        with (
+            prepare_gradients(backend, truth.inputs.rounded, truth.upstream) as differentiate,
+            watch.timing("kernels"),
+        ):
+            given, first = time_first(differentiate, device)
+            samples = sample_latency(differentiate, device) if latency else []
+    except Refused as error:
+        return {"backward": f"refused: {error}"}
+    except Exception as error:  # any kernel may raise anything, and the run goes on
+        return {"backward": f"raised: {type(error).__name__}: {error}"}
+    cells: dict[str, Cell] = {"backward": "ok", "backward_latency_first": first, **_judge(given, truth, watch)}
+    if samples:
+        cells["backward_latency_samples"] = json.dumps(samples)
+    return cells
+
+
+def _judge(given: Gradients, truth: Truth, watch: Stopwatch) -> dict[str, Cell]:
+    right = truth.gradients
+    cells: dict[str, Cell] = {}
+    with watch.timing("errors"):
+        for name in (field.name for field in fields(Gradients)):
+            gradient = getattr(given, name)
+            cells |= error_cells(name, measure_errors(gradient, getattr(right, name), truth.format))
+            cells[f"{name}_nonfinite"] = int((~gradient.isfinite()).sum())
+    return cells
