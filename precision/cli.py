@@ -72,7 +72,9 @@ def show(
     run: RunArgument = None,
     store: StoreOption = DEFAULT_STORE,
     format: Annotated[Format, typer.Option(help="How to print the rows.")] = Format.TABLE,
-    columns: Annotated[str | None, typer.Option(help="Columns, comma-separated; `all` for every one.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns, comma-separated; `all` for every one, as csv and json have them.")
+    ] = None,
 ) -> None:
     """Print the rows of a run."""
     from precision.records.show import render, select
@@ -80,7 +82,8 @@ def show(
 
     with Store(store, create=False) as kept:
         frame = kept.frame(kept.find_run(run).id)
-    render(select(frame, columns), format.value)
+    everything = "all" if format in (Format.CSV, Format.JSON) else None
+    render(select(frame, columns or everything), format.value)
 
 
 @app.command("list")

@@ -7,17 +7,18 @@ import sys
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from precision.errors import UsageError, nearest
 
 _SHOWN = (
-    "case", "status", "method", "inputs", "dtype", "scale", "mask", "q_len", "kv_len", "d_k",
-    "out_max_abs", "out_median_ulp", "rows_nonfinite", "rows", "latency", "note",
+    "status", "method", "inputs", "dtype", "scale", "q_len", "d_k",
+    "out_max_abs", "out_median_ulp", "rows_nonfinite", "latency", "note",
 )  # fmt: skip
 
 
 def select(frame: pd.DataFrame, columns: str | None) -> pd.DataFrame:
-    """The columns that were asked for, comma-separated; `all` for every one, None for the usual ones.
+    """The columns that were asked for, comma-separated; `all` for every one, None for those that people look at first.
 
     Raises UsageError on an unknown column.
     """
@@ -44,14 +45,13 @@ def render(frame: pd.DataFrame, format: str) -> None:
 
 
 def _print_table(frame: pd.DataFrame) -> None:
-    console = Console()
-    table = Table(show_lines=False, header_style="bold")
+    table = Table(header_style="bold")
     for name in frame.columns:
         table.add_column(str(name), overflow="fold")
     for cells in frame.itertuples(index=False):
-        table.add_row(*cells)
+        table.add_row(*(Text(cell) for cell in cells))
     # A pipe has no width to fit: the lines stay whole.
-    console.print(table, width=None if console.is_terminal else 10_000, markup=False)
+    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
 
 
 def _readable(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,33 @@
+"""The sections of a report, one file each, in the order in which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from precision.report.blocks import Section
+from precision.report.sections import (
+    ablation,
+    captured,
+    columns,
+    environment,
+    head_width,
+    holes,
+    latency,
+    logit_size,
+    underflow,
+    worst,
+)
+from precision.report.source import Source
+
+MAKERS: tuple[Callable[[Source], Section | None], ...] = (
+    ablation.make_section,
+    head_width.make_section,
+    logit_size.make_section,
+    underflow.make_section,
+    captured.make_section,
+    latency.make_section,
+    worst.make_section,
+    holes.make_section,
+    environment.make_section,
+    columns.make_section,
+)

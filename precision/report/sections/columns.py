@@ -1,0 +1,23 @@
+"""Section: the rows themselves and what their columns mean."""
+
+from __future__ import annotations
+
+from precision.records.columns import COLUMNS, LATENCY_COLUMNS
+from precision.report.blocks import Field, Link, Section, Table
+from precision.report.show import plural
+from precision.report.source import Source
+
+
+def make_section(source: Source) -> Section:
+    """Where the rows are and the table of their columns."""
+    table = Table(
+        "Columns of rows.csv.",
+        (Field("column", "code"), Field("unit", "text"), Field("meaning", "text"), Field("better", "text")),
+        tuple((column.name, column.unit, column.meaning, column.better) for column in (*COLUMNS, *LATENCY_COLUMNS)),
+        collapsed=True,
+    )
+    links = (
+        Link("rows.csv", f"rows.csv: {plural(len(source.frame), 'row')}; an empty cell was not measured"),
+        Link(source.config_file, f"{source.config_file}: the configuration"),
+    )
+    return Section("rows", "The rows", (), (*links, table))
