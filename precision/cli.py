@@ -86,6 +86,27 @@ def show(
     render(select(frame, columns or everything), format.value)
 
 
+@app.command()
+def compare(
+    base: Annotated[str, typer.Argument(help="Run: 3, other.sqlite, or other.sqlite:3.")],
+    new: Annotated[str, typer.Argument(help="Run to hold against it, named likewise.")],
+    store: StoreOption = DEFAULT_STORE,
+    every: Annotated[bool, typer.Option("--all", help="Show the cases that are the same, too.")] = False,
+) -> None:
+    """Compare two runs case by case; status 1 when one is worse in the new run."""
+    from precision.compare import compare_runs
+    from precision.records.show import render
+    from precision.records.store import read_run
+
+    comparison = compare_runs(read_run(base, store), read_run(new, store))
+    rows = comparison.rows
+    render(rows if every else rows[rows["verdict"] != "same"], "table")
+    for key, (before, after) in comparison.environment.items():
+        typer.echo(f"{key}: {before} → {after}")
+    typer.echo(comparison.summary())
+    raise typer.Exit(int(comparison.verdict == "fail"))
+
+
 @app.command("list")
 def list_(
     kind: Annotated[str, typer.Argument(help="Kind of thing; left out, the kinds are listed.")] = "kinds",

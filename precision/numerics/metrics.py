@@ -11,6 +11,9 @@ from torch import Tensor
 from precision.formats import Format
 
 
+_EXPONENT_BITS = 0x7FF0_0000_0000_0000  # of binary64
+
+
 @dataclass(frozen=True)
 class Errors:
     """Over the elements that were compared: those whose value and reference are both finite.
@@ -32,9 +35,9 @@ class Errors:
 
 def ulp(x: Tensor, format: Format) -> Tensor:
     """Spacing of the format's numbers at |x| (float64, any shape); the subnormal spacing near 0."""
-    exponent = torch.frexp(x)[1] - 1  # |x| = m 2^(exponent), 1 <= m < 2
-    exponent = exponent.where(x != 0, format.min_exponent).clamp(format.min_exponent, format.max_exponent)
-    return torch.ldexp(torch.ones_like(x), exponent - format.significand_bits + 1)
+    power = (x.view(torch.int64) & _EXPONENT_BITS).view(torch.float64)  # 2^e for |x| = m 2^e, 1 <= m < 2
+    power = power.clamp(2.0**format.min_exponent, 2.0**format.max_exponent)
+    return power * 2.0 ** (1 - format.significand_bits)
 
 
 def measure_errors(x: Tensor, reference: Tensor, format: Format, rows: Tensor | None = None) -> Errors | None:
@@ -50,14 +53,18 @@ def measure_errors(x: Tensor, reference: Tensor, format: Format, rows: Tensor | 
     compared = int(comparable.sum())
     if compared == 0:
         return None
-    if compared == comparable.numel():  # the usual case, without four gathers
-        true, error = reference.flatten(), (value - reference).flatten()
+    if compared == comparable.numel():  # the usual case, without the gathers
+        true, error, place = reference.flatten(), (value - reference).flatten(), None
     else:
-        true, error = reference[comparable], (value - reference)[comparable]
+        true, error, place = (
+            reference[comparable],
+            (value - reference)[comparable],
+            comparable.flatten().nonzero()[:, 0],
+        )
     magnitude = error.abs()
     in_ulp = error / ulp(true, format)
     ulp_magnitude = in_ulp.abs()
-    worst = comparable.flatten().nonzero()[magnitude.argmax()]
+    worst = magnitude.argmax() if place is None else place[magnitude.argmax()]
     norm, error_norm = float(true.norm()), float(error.norm())
     return Errors(
         max_abs=float(magnitude.max()),

@@ -183,6 +183,19 @@ class Store:
             ) from error
 
 
+def read_run(text: str, store: Path) -> tuple[RunRecord, pd.DataFrame]:
+    """The run that `3`, `other.sqlite` (its newest) or `other.sqlite:3` names; a bare number is looked up in `store`.
+
+    Raises UsageError when there is no such run.
+    """
+    file, _, number = text.rpartition(":") if not text.isdecimal() else ("", "", text)
+    if not number.isdecimal():
+        file, number = text, ""
+    with Store(Path(file) if file else store, create=False) as kept:
+        record = kept.find_run(int(number) if number else None)
+        return record, kept.frame(record.id)
+
+
 def fingerprint(environment: Mapping[str, Any]) -> str:
     """What two environments share when their rows may be pooled."""
     return digest_of(dict(environment))

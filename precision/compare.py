@@ -1,0 +1,121 @@
+"""Two runs side by side: what changed between two torch versions, two machines or two states of the code.
+
+Cases are matched by their key, which holds the problem and the method and nothing of the machine, so that both
+runs solved the very same problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from precision.errors import UsageError
+from precision.records.store import RunRecord
+
+# A kernel that sums in another order has another error: by less than this on the thousands of elements of a case.
+_ERROR_FACTOR = 1.5
+# Latencies of two runs were not sampled in turns, so a smaller difference may be the machine's.
+_LATENCY_FACTOR = 1.3
+_IDENTITY = ("case", "method", "inputs", "dtype", "scale", "mask", "q_len", "kv_len", "d_k")
+_TENSORS = ("out", "dq", "dk", "dv")
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """`rows`: one line a common case with `verdict` (worse, better, other or same) and `why`.
+
+    `environment` maps what differs between the environments to its two values; `only` counts the cases that one of
+    the runs has alone, of base and of new.
+    """
+
+    rows: pd.DataFrame
+    environment: dict[str, tuple[object, object]]
+    only: tuple[int, int]
+
+    @property
+    def verdict(self) -> str:
+        """`fail` when a case is worse in the new run, else `pass`."""
+        return "fail" if (self.rows["verdict"] == "worse").any() else "pass"
+
+    def summary(self) -> str:
+        """One sentence."""
+        counts = self.rows["verdict"].value_counts()
+        parts = [f"{counts[word]} {word}" for word in ("worse", "better", "other", "same") if word in counts]
+        alone = f"; only in base {self.only[0]}, only in new {self.only[1]}" if any(self.only) else ""
+        return f"{len(self.rows)} common cases: {', '.join(parts)}{alone}."
+
+
+def compare_runs(base: tuple[RunRecord, pd.DataFrame], new: tuple[RunRecord, pd.DataFrame]) -> RunComparison:
+    """Compare the rows of two runs; raises UsageError when they have no case in common."""
+    before, after = (_by_case(frame) for _, frame in (base, new))
+    common = before.index.intersection(after.index, sort=False)
+    if common.empty:
+        raise UsageError("the two runs have no case in common; compare runs of the same configuration")
+    judged = [_judge(before.loc[case], after.loc[case]) for case in common]
+    rows = after.loc[common].reset_index()[list(_IDENTITY)]
+    rows = pd.concat([pd.DataFrame(judged, columns=["verdict", "why"]), rows], axis=1)
+    environments = (base[0].environment, new[0].environment)
+    differing = {
+        key: (environments[0].get(key), environments[1].get(key))
+        for key in sorted({*environments[0], *environments[1]})
+        if environments[0].get(key) != environments[1].get(key)
+    }
+    return RunComparison(rows, differing, (len(before) - len(common), len(after) - len(common)))
+
+
+def _by_case(frame: pd.DataFrame) -> pd.DataFrame:
+    """One line a case: the one with a latency, when two sweeps asked for the same."""
+    ordered = frame.sort_values("latency", na_position="last", kind="stable")
+    return ordered.drop_duplicates("case").set_index("case").loc[frame["case"].unique()]
+
+
+def _judge(before: pd.Series, after: pd.Series) -> tuple[str, str]:
+    if before["status"] != after["status"]:
+        verdict = {"ok": "better"}.get(after["status"], "worse" if before["status"] == "ok" else "other")
+        return verdict, f"{before['status']} → {after['status']}"
+    if after["status"] != "ok":
+        return "same", ""
+    changes = [*_counts(before, after), *_errors(before, after), *_latency(before, after)]
+    for verdict in ("worse", "better"):
+        if reasons := [why for word, why in changes if word == verdict]:
+            return verdict, "; ".join(reasons)
+    return "same", ""
+
+
+def _counts(before: pd.Series, after: pd.Series) -> list[tuple[str, str]]:
+    names = ("rows_nonfinite", "rows_nan_lost", "rows_masked_wrong", *(f"{t}_nonfinite" for t in _TENSORS[1:]))
+    return [
+        ("worse" if after[name] > before[name] else "better", f"{name} {before[name]} → {after[name]}")
+        for name in names
+        if _both(before, after, name) and after[name] != before[name]
+    ]
+
+
+def _errors(before: pd.Series, after: pd.Series) -> list[tuple[str, str]]:
+    names = [f"{tensor}_rms" for tensor in _TENSORS]
+    return [change for name in names if _both(before, after, name) for change in _ratio(before, after, name)]
+
+
+def _ratio(before: pd.Series, after: pd.Series, name: str) -> list[tuple[str, str]]:
+    low, high = sorted((before[name], after[name]))
+    if high <= _ERROR_FACTOR * low:
+        return []
+    return [("worse" if after[name] > before[name] else "better", f"{name} {before[name]:.3g} → {after[name]:.3g}")]
+
+
+def _latency(before: pd.Series, after: pd.Series) -> list[tuple[str, str]]:
+    """A difference counts when it is large and the intervals of the two medians do not touch."""
+    if not _both(before, after, "latency_low"):
+        return []
+    factor = after["latency"] / before["latency"]
+    why = f"latency × {factor:.2f}"
+    if factor > _LATENCY_FACTOR and after["latency_low"] > before["latency_high"]:
+        return [("worse", why)]
+    if factor < 1 / _LATENCY_FACTOR and after["latency_high"] < before["latency_low"]:
+        return [("better", why)]
+    return []
+
+
+def _both(before: pd.Series, after: pd.Series, name: str) -> bool:
+    return not (pd.isna(before[name]) or pd.isna(after[name]))
