@@ -26,6 +26,7 @@ from precision.sweep.measure import Bench
 from precision.sweep.memory import measure_peak_memory
 from precision.sweep.run import execute
 from precision.sweep.stopwatch import Stopwatch
+from precision.sweep.turns import Turn, sample_in_turns
 
 CPU = torch.device("cpu")
 PROBLEM = Problem(Shape(1, 2, 2, 9, 7, 8, 5), "fp16")
@@ -172,6 +173,56 @@ def test_a_refused_backward_pass_leaves_the_forward_row(monkeypatch: pytest.Monk
     assert row.status is Status.OK
     assert str(row.cells["backward"]).startswith("refused: the output carries no gradient")
     assert "dq_max_abs" not in row.cells
+
+
+class Counting:
+    """Prepared calls of a method that takes a while, sets something up, or fails after some calls."""
+
+    def __init__(self, fails_after: int = 10**9) -> None:
+        self.opened = self.called = 0
+        self._fails_after = fails_after
+
+    @contextmanager
+    def prepare(self) -> Iterator[Attention]:
+        self.opened += 1
+        yield self.call
+
+    def call(self) -> Tensor:
+        self.called += 1
+        if self.called > self._fails_after:
+            raise MemoryError("no more")
+        return torch.zeros(1)
+
+
+def test_methods_take_turns_and_one_with_a_set_up_does_not() -> None:
+    quick, other, compiled = Counting(), Counting(), Counting()
+    turns = {
+        "quick": Turn(quick.prepare, 0.001),
+        "other": Turn(other.prepare, 0.001),
+        "compiled": Turn(compiled.prepare, 5.0),
+    }
+    found = sample_in_turns(turns, CPU)
+    assert compiled.opened == 1
+    assert quick.opened == other.opened > 7
+    assert all(len(found[name]) >= 7 for name in turns)  # type: ignore[arg-type]
+
+
+def test_a_method_that_fails_while_it_is_timed_takes_nothing_from_the_others() -> None:
+    good, bad = Counting(), Counting(fails_after=50)
+    found = sample_in_turns({"good": Turn(good.prepare, 0.001), "bad": Turn(bad.prepare, 0.001)}, CPU)
+    assert isinstance(found["bad"], MemoryError)
+    assert len(found["good"]) >= 7  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("misbehaving")
+def test_a_method_that_fails_while_it_is_timed_is_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(turns: dict[str, Turn], device: torch.device) -> dict[str, Any]:
+        return {"eager": MemoryError("no more"), "sdpa-math": [0.5] * 7}
+
+    monkeypatch.setattr("precision.sweep.measure.sample_in_turns", fail)
+    hole, timed = measured("eager", "sdpa-math", latency=True)
+    assert (hole.status, hole.cells["note"]) == (Status.RAISED, "MemoryError: no more")
+    assert timed.cells["latency_samples"] == json.dumps([0.5] * 7)
 
 
 def test_latency_is_that_of_the_call() -> None:

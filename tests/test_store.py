@@ -88,7 +88,7 @@ def test_the_interval_of_the_median_has_the_published_ranks(count: int, rank: in
     assert (summary.low, summary.high) == ((rank, count + 1 - rank) if rank else (None, None))
 
 
-def test_known_rows_are_those_of_the_same_code_and_environment_without_latency(tmp_path: Path) -> None:
+def test_known_rows_are_those_of_the_same_code_and_environment_without_samples(tmp_path: Path) -> None:
     old = Row({**IDENTITY, **MEASURED, "rows_nan": 1})
     new = Row({**IDENTITY, **MEASURED, "rows_nan": 2, "latency_first": 1.0, "latency_samples": "[1.0]"})
     with Store(tmp_path / "s.sqlite") as store:
@@ -97,7 +97,7 @@ def test_known_rows_are_those_of_the_same_code_and_environment_without_latency(t
         store.add(new_run(store, code="other"), Row({**IDENTITY, **MEASURED, "rows_nan": 3}))
         store.add(new_run(store, environment={**ENVIRONMENT, "threads": 1}), Row({**IDENTITY, **MEASURED}))
         known = store.known_rows("code", ENVIRONMENT)
-    assert known["c1"].cells == {**IDENTITY, **MEASURED, "rows_nan": 2}
+    assert known["c1"].cells == {**IDENTITY, **MEASURED, "rows_nan": 2, "latency_first": 1.0}
 
 
 def test_a_row_is_on_disk_as_soon_as_it_is_added(tmp_path: Path) -> None:

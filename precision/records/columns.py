@@ -93,6 +93,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("rows_nonfinite", int, "rows", "of those, rows with either", "incidence", "lower"),
     Column("rows_masked", int, "rows", "rows in which every key is masked; in no other count", "incidence"),
     Column("rows_masked_wrong", int, "rows", "of those, rows whose output is not 0", "incidence", "lower"),
+    Column("rows_nan_due", int, "rows", "rows that must be NaN, since an input is not finite", "incidence"),
     Column("rows_nan_lost", int, "rows", "rows that must be NaN and came out finite", "incidence", "lower"),
     Column("pairs", int, "pairs", "query-key pairs that take part", "hazards"),
     Column("logit_std", float, "", "standard deviation of the scaled and masked logits, fp64", "hazards"),

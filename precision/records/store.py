@@ -98,7 +98,7 @@ class Store:
             )
 
     def known_rows(self, code: str, environment: Mapping[str, Any]) -> dict[str, Row]:
-        """The newest row of every case that this code measured in this environment, without its latency."""
+        """The newest row of every case that this code measured in this environment, without its latency samples."""
         with self._mending():
             found = self._db.execute(
                 f"SELECT {', '.join('rows.' + name for name in _NAMES)} FROM rows JOIN runs ON runs.id = rows.run"
@@ -108,8 +108,8 @@ class Store:
         rows: dict[str, Row] = {}
         for record in found:
             cells: dict[str, Cell] = {key: record[key] for key in record.keys() if record[key] is not None}  # noqa: SIM118
-            for latency in [name for name in cells if "latency" in name]:
-                del cells[latency]
+            for samples in ("latency_samples", "backward_latency_samples"):
+                cells.pop(samples, None)
             rows[record["case"]] = Row(cells)
         return rows
 

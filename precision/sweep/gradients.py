@@ -1,8 +1,7 @@
-"""The backward pass of a case: gradients against their fp64 reference, and what both passes cost."""
+"""The backward pass of a case: gradients against their fp64 reference."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 
 import torch
@@ -10,7 +9,6 @@ import torch
 from precision.backends.backend import Backend, Refused
 from precision.backends.gradient import prepare_gradients
 from precision.latency.clock import time_first
-from precision.latency.sample import sample_latency
 from precision.numerics.gradients import Gradients
 from precision.numerics.metrics import measure_errors
 from precision.records.row import Cell
@@ -19,9 +17,7 @@ from precision.sweep.stopwatch import Stopwatch
 from precision.sweep.truth import Truth
 
 
-def measure_gradients(
-    backend: Backend, truth: Truth, device: torch.device, watch: Stopwatch, *, latency: bool
-) -> dict[str, Cell]:
+def measure_gradients(backend: Backend, truth: Truth, device: torch.device, watch: Stopwatch) -> dict[str, Cell]:
     """Cells of the backward pass; one that cannot run is a reason, and takes nothing from the forward row."""
     try:
         with (
@@ -29,15 +25,11 @@ def measure_gradients(
             watch.timing("kernels"),
         ):
             given, first = time_first(differentiate, device)
-            samples = sample_latency(differentiate, device) if latency else []
     except Refused as error:
         return {"backward": f"refused: {error}"}
     except Exception as error:  # any kernel may raise anything, and the run goes on
         return {"backward": f"raised: {type(error).__name__}: {error}"}
-    cells: dict[str, Cell] = {"backward": "ok", "backward_latency_first": first, **_judge(given, truth, watch)}
-    if samples:
-        cells["backward_latency_samples"] = json.dumps(samples)
-    return cells
+    return {"backward": "ok", "backward_latency_first": first, **_judge(given, truth, watch)}
 
 
 def _judge(given: Gradients, truth: Truth, watch: Stopwatch) -> dict[str, Cell]:
