@@ -1,36 +1,15 @@
-"""The command `precision`. No logic: every command parses its arguments, calls the library and says where things are.
-
-Nothing heavy is imported before a command needs it, so that `--help` answers at once.
-"""
+"""Commands about runs: measure, report, show, export, compare, and what can be named."""
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-import precision
-from precision.errors import UsageError
+from precision.cli.app import DeviceOption, OutOption, RunArgument, StoreOption, app
 from precision.records.store import DEFAULT_STORE
-
-app = typer.Typer(
-    name="precision",
-    help="The numerical truth about attention kernels: error, overflow and NaN incidence, and latency.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-# typer names the class of a wrong command line only by this subclass.
-_ArgumentError: Any = typer.BadParameter.__base__
-_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
-
-StoreOption = Annotated[Path, typer.Option("--store", help="SQLite file that keeps the rows.", show_default=True)]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Folder of the report. [default: reports/NAME]")]
-RunArgument = Annotated[int | None, typer.Argument(help="Number of the run; the newest when left out.")]
 
 
 class Format(StrEnum):
@@ -45,7 +24,7 @@ class Format(StrEnum):
 @app.command()
 def run(
     config: Annotated[str, typer.Argument(help="A configuration that ships, or a TOML file.")] = "default",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: DeviceOption = "auto",
     store: StoreOption = DEFAULT_STORE,
     out: OutOption = None,
     fresh: Annotated[
@@ -134,25 +113,6 @@ def export(
     typer.echo(f"{len(frame)} rows: {file}")
 
 
-@app.command()
-def capture(
-    target: Annotated[str, typer.Argument(help="A recipe (minilm), FILE.py:FUNCTION or MODULE:FUNCTION.")],
-    out: Annotated[Path, typer.Option("--out", help="File to write.")] = Path("capture.safetensors"),
-) -> None:
-    """Run a model and record what it hands to torch's scaled dot-product attention."""
-    from precision.capture.target import capture as record
-
-    header = record(target, out)
-    typer.echo(f"{len(header.calls)} calls of attention: {out}")
-    typer.echo(f'Use them in a configuration as inputs = "captured[file={out}]".')
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    typer.echo(precision.__version__)
-
-
 def _report(run: int | None, store: Path, out: Path | None) -> None:
     from precision.records.store import Store
     from precision.report.write import write_report
@@ -164,23 +124,3 @@ def _report(run: int | None, store: Path, out: Path | None) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in frame["status"].value_counts().items())
     typer.echo(f"Run {record.id}: {len(frame)} cases ({counts}).")
     typer.echo(f"Report: {written.html} and {written.markdown}")
-
-
-def main() -> None:
-    """Run the command line; a mistake ends in one sentence on stderr and status 2."""
-    try:
-        status = typer.main.get_command(app).main(prog_name="precision", standalone_mode=False)
-    except UsageError as error:
-        _fail(str(error))
-    except _ArgumentError as error:
-        _fail(f"{error.format_message().rstrip('.')}; see precision --help")
-    except typer.Abort:
-        status = _INTERRUPTED
-    if status == _INTERRUPTED:
-        _fail("stopped; what was measured is kept, and the same command goes on from there", status)
-    sys.exit(status or 0)
-
-
-def _fail(message: str, status: int = 2) -> None:
-    print(f"precision: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(status)
