@@ -47,6 +47,15 @@ class Operands:
         }
 
     def to(self, device: torch.device) -> Operands:
-        """The same call with its tensors on a device."""
-        mask = None if self.attn_mask is None else self.attn_mask.to(device)
-        return replace(self, q=self.q.to(device), k=self.k.to(device), v=self.v.to(device), attn_mask=mask)
+        """The same call with its tensors on a device, views with the strides that they have."""
+        mask = None if self.attn_mask is None else _move(self.attn_mask, device)
+        q, k, v = (_move(tensor, device) for tensor in (self.q, self.k, self.v))
+        return replace(self, q=q, k=k, v=v, attn_mask=mask)
+
+
+def _move(x: Tensor, device: torch.device) -> Tensor:
+    """Tensor.to alone would fill the gaps and unfold the strides of 0 of a view."""
+    if x.device == device or x.is_contiguous():
+        return x.to(device)
+    stored = x.as_strided((x.untyped_storage().nbytes() // x.element_size(),), (1,), 0)
+    return stored.to(device).as_strided(x.shape, x.stride(), x.storage_offset())

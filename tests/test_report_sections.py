@@ -11,7 +11,7 @@ from precision.report.blocks import Field, Table
 from precision.report.build import build_report
 from precision.report.lines import draw_lines
 from precision.report.rows import label_settings, width_family
-from precision.report.sections import captured, environment, head_width, holes, latency, underflow, worst
+from precision.report.sections import captured, environment, gradients, head_width, holes, latency, underflow, worst
 from precision.report.source import Source
 
 
@@ -100,9 +100,29 @@ def test_latency_table_compares_with_the_yardstick():
     rows = [timed("sdpa-math", 1e-4, 2e-3), timed("eager", 1e-3, 1e-3)]
     section = latency.make_section(Source(RECORD, make_frame_of(*rows)))
     assert [(row[2], row[3], row[6]) for row in table_of(section).rows] == [
-        ("sdpa-math", 2e-3, 1.0),
-        ("eager", 1e-3, 0.5),
+        ("sdpa-math", 2e-3, None),
+        ("eager", 1e-3, "0.50 × [0.50, 0.50]"),
     ]
+
+
+def test_gradients_say_what_ran_what_was_lost_and_what_it_cost():
+    passes = {"backward": "ok", "out_compared": 10, "dq_nonfinite": 0, "dk_nonfinite": 0, "dv_nonfinite": 0}
+    samples = {"latency_samples": json.dumps([1e-3] * 9), "backward_latency_samples": json.dumps([3e-3] * 9)}
+    rows = [
+        make_row(method="sdpa-math", **passes, **samples),
+        make_row(**{**passes, "dv_nonfinite": 4}, **{**samples, "backward_latency_samples": json.dumps([6e-3] * 9)}),
+        make_row(method="flex", backward="refused: no backward pass on a CPU"),
+    ]
+    section = gradients.make_section(Source(RECORD, make_frame_of(*rows)))
+    assert [plain(sentence) for sentence in section.sentences] == [
+        "The backward pass ran in 2 of 3 cases.",
+        "Finite output, gradients that are not: 1 case.",
+        "Both passes take 3 to 6 × the time of the forward pass alone.",
+    ]
+    ran, holes_ = section.blocks
+    assert [row[7:] for row in ran.rows] == [(0, 3e-3, None), (4, 6e-3, "2.00 × [2.00, 2.00]")]
+    assert holes_.rows == (("flex", 1, "refused: no backward pass on a CPU"),)
+    assert gradients.make_section(Source(RECORD, make_frame_of(make_row()))) is None
 
 
 def test_growth_over_d_k():

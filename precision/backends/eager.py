@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from precision.backends.backend import Attention, backends
+from precision.backends.backend import Attention, Refused, backends
 from precision.operands import Operands
 
 
@@ -25,6 +25,11 @@ class Eager:
 
     @contextmanager
     def prepare(self, x: Operands) -> Iterator[Attention]:
+        if x.k.shape[2] == 0:
+            raise Refused("kv_len is 0 and a softmax needs a key")
+        mask = x.attn_mask
+        if mask is not None and mask.dtype not in (torch.bool, x.q.dtype):
+            raise Refused(f"attn_mask is {mask.dtype} and q is {x.q.dtype}; their sum would have another dtype than q")
         yield partial(self.attend, x)
 
     def attend(self, x: Operands) -> Tensor:

@@ -114,13 +114,18 @@ def export(
 
 
 def _report(run: int | None, store: Path, out: Path | None) -> None:
+    from precision.records.show import render
     from precision.records.store import Store
     from precision.report.write import write_report
+    from precision.zoo.table import zoo_reasons, zoo_table
 
     with Store(store, create=False) as kept:
         record = kept.find_run(run)
         frame = kept.frame(record.id)
     written = write_report(record, frame, out or Path("reports") / record.name)
+    if not (table := zoo_table(frame)).empty:
+        render(table, "table")
+        render(zoo_reasons(frame), "table")
     counts = ", ".join(f"{count} {status}" for status, count in frame["status"].value_counts().items())
     typer.echo(f"Run {record.id}: {len(frame)} cases ({counts}).")
     typer.echo(f"Report: {written.html} and {written.markdown}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
-from torch import Generator, Tensor
 
+from precision.errors import UsageError
 from precision.inputs import capture_file
-from precision.inputs.distribution import Drawn, distributions
-from precision.problem import Shape
+from precision.inputs.distribution import distributions
+from precision.inputs.own_call import Origin
+from precision.operands import Operands
+from precision.spec import Spec
 
 
 @distributions.register("captured")
@@ -21,15 +24,32 @@ class Captured:
     call: Annotated[int, Field(ge=0)]
     file: str = "minilm"
 
-    def draw(self, shape: Shape, generator: Generator) -> Drawn:
-        """The captured q, k and v in float64; shape and generator are the capture's own business."""
-        loaded = capture_file.load_call(capture_file.resolve(self.file), self.call)
-        return Drawn(loaded.q.double(), loaded.k.double(), loaded.v.double())
-
-    def mask(self) -> tuple[Tensor | None, bool]:
-        """The captured mask and whether the call was causal."""
+    def operands(self, dtype: str) -> Operands:
+        """The captured call in float64, whatever the dtype; dropout is left out."""
         loaded = capture_file.load_call(capture_file.resolve(self.file), self.call)
         mask = loaded.attn_mask
         if mask is not None and mask.is_floating_point():
             mask = mask.double()
-        return mask, loaded.is_causal
+        q, k, v = loaded.q.double(), loaded.k.double(), loaded.v.double()
+        return Operands(q, k, v, mask, loaded.is_causal, loaded.scale)
+
+
+def captured_origins(spec: Spec, dtypes: Sequence[str]) -> Iterator[Origin]:
+    """The call that a spec names, or every call of the file when it names none; raises UsageError."""
+    options = dict(spec.options)
+    header = capture_file.read_header(capture_file.resolve(options.get("file", "minilm")))
+    wanted = [options["call"]] if "call" in options else [str(index) for index in range(len(header.calls))]
+    for index in wanted:
+        inputs = distributions.canonical(Spec(spec.name, tuple(sorted({**options, "call": index}.items()))))
+        if int(index) >= len(header.calls):
+            raise UsageError(f"{inputs}: the capture holds calls 0 to {len(header.calls) - 1}")
+        call = header.calls[int(index)]
+        yield Origin(
+            inputs,
+            call.shape,
+            tuple(dtypes),
+            mask="none" if call.mask == "none" and not call.is_causal else "captured",
+            scale="sqrt_dk" if call.scale is None else call.scale,
+            digest=header.digest,
+            source=call.name,
+        )

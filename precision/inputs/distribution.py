@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Generator, Tensor
 
+from precision.inputs.own_call import OwnCall
 from precision.problem import Shape
 from precision.registry import Registry
 
@@ -27,7 +28,7 @@ class Distribution(Protocol):
         ...
 
 
-distributions: Registry[Distribution] = Registry("distribution", "precision.inputs")
+distributions: Registry[Distribution | OwnCall] = Registry("distribution", "precision.inputs")
 
 
 def draw_normal(shape: Shape, generator: Generator) -> Drawn:

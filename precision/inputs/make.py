@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from precision.inputs.captured import Captured
-from precision.inputs.distribution import distributions
-from precision.numerics.rounding import round_to
+from precision.inputs.find import build_inputs
+from precision.inputs.own_call import OwnCall
+from precision.numerics.rounding import round_to, torch_dtype
 from precision.operands import Operands
 from precision.problem import Problem
-from precision.scores.mask import masks
+from precision.scores.mask import OwnMask, masks
 from precision.scores.scale import resolve_scale
 
 # Added to the seed for what is drawn apart from q, k and v, so that neither depends on the other. Seeds stay below
@@ -34,16 +34,30 @@ class Inputs:
 
 def make_inputs(problem: Problem, device: torch.device) -> Inputs:
     """The operands of a problem on a device; the same problem gives the same numbers on every device."""
-    distribution = distributions.build(problem.inputs)
-    q, k, v = distribution.draw(problem.shape, torch.Generator().manual_seed(problem.seed))
-    if isinstance(distribution, Captured) and problem.mask == "captured":
-        attn_mask, is_causal = distribution.mask()
+    call = _make_call(problem).to(device)
+    # A call in the dtype is to reach the kernel as it stands: strides, storage and a mask of another dtype included.
+    rounded = call if call.q.dtype == torch_dtype(problem.dtype) else round_operands(call, problem.dtype)
+    return Inputs(_in_float64(call), rounded)
+
+
+def _make_call(problem: Problem) -> Operands:
+    """The call as drawn, or as the inputs bring it."""
+    inputs, mask = build_inputs(problem.inputs), masks.build(problem.mask)
+    if isinstance(inputs, OwnCall):
+        call = inputs.operands(problem.dtype)
     else:
-        mask = masks.build(problem.mask)
-        attn_mask = mask.draw(problem.shape, torch.Generator().manual_seed(problem.seed + _MASK_STREAM))
-        is_causal = mask.is_causal
-    exact = Operands(q, k, v, attn_mask, is_causal, resolve_scale(problem.scale, problem.shape)).to(device)
-    return Inputs(exact, round_operands(exact, problem.dtype))
+        call = Operands(*inputs.draw(problem.shape, torch.Generator().manual_seed(problem.seed)))
+    if not (isinstance(inputs, OwnCall) and isinstance(mask, OwnMask)):
+        drawn = mask.draw(problem.shape, torch.Generator().manual_seed(problem.seed + _MASK_STREAM))
+        call = replace(call, attn_mask=drawn, is_causal=mask.is_causal)
+    return replace(call, scale=resolve_scale(problem.scale, problem.shape))
+
+
+def _in_float64(x: Operands) -> Operands:
+    mask = x.attn_mask
+    if mask is not None and mask.is_floating_point():
+        mask = mask.double()
+    return replace(x, q=x.q.double(), k=x.k.double(), v=x.v.double(), attn_mask=mask)
 
 
 def make_upstream(problem: Problem, device: torch.device) -> Tensor:
@@ -59,11 +73,5 @@ def round_operands(exact: Operands, dtype: str) -> Operands:
     mask = exact.attn_mask
     if mask is not None and mask.is_floating_point():
         mask = round_to(mask, dtype)
-    return Operands(
-        round_to(exact.q, dtype),
-        round_to(exact.k, dtype),
-        round_to(exact.v, dtype),
-        mask,
-        exact.is_causal,
-        exact.scale,
-    )
+    q, k, v = (round_to(tensor, dtype) for tensor in (exact.q, exact.k, exact.v))
+    return replace(exact, q=q, k=k, v=v, attn_mask=mask)

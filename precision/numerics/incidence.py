@@ -24,6 +24,7 @@ class Incidence:
     rows_nonfinite: int
     rows_masked: int  # rows in which every key is masked
     rows_masked_wrong: int  # of those, rows whose output is not 0
+    rows_nan_due: int  # rows whose right value is NaN
     rows_nan_lost: int  # rows whose right value is NaN and whose output is all finite
 
 
@@ -43,6 +44,7 @@ def count_incidence(out: Tensor, right: Reference, x: Operands) -> Incidence:
         rows_nonfinite=int((nan | infinite).any(-1).sum()),
         rows_masked=int(masked.sum()),
         rows_masked_wrong=int((out[masked] != 0).any(-1).sum()),
+        rows_nan_due=int(expect_nan.sum()),
         rows_nan_lost=int((expect_nan & kept.isfinite().all(-1)).sum()),
     )
 

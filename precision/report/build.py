@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from precision.report.blocks import Report
 from precision.report.sections import MAKERS
+from precision.report.sections.zoo import summarise
 from precision.report.show import plural, seconds
 from precision.report.source import Source
 from precision.report.verdict import judge
+from precision.zoo.marks import marks
 
 
 def build_report(source: Source) -> Report:
@@ -15,10 +17,16 @@ def build_report(source: Source) -> Report:
     return Report(
         title=source.record.title,
         facts=_facts(source),
-        verdict=judge(source.rows),
+        verdict=_verdict(source),
         command=source.command,
         sections=tuple(sections),
     )
+
+
+def _verdict(source: Source) -> tuple[str, ...]:
+    """The zoo's outcome first; the rest only where there are rows of something else, or of nothing at all."""
+    zoo = summarise(marks(source.frame))
+    return zoo if zoo and source.rows.empty else (*zoo, *judge(source.rows))
 
 
 def _facts(source: Source) -> tuple[str, ...]:

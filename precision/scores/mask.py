@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import torch
 from pydantic import Field
@@ -82,12 +82,28 @@ class Additive:
         return (-slopes[:, None, None] * (query - key).abs())[None]
 
 
-@masks.register("captured")
-@dataclass(frozen=True)
-class Captured:
-    """The mask that the captured call had; only for captured inputs."""
+class OwnMask:
+    """The mask that comes with inputs which bring their own call; there is nothing to draw."""
 
+    inputs: ClassVar[str]
     is_causal = False
 
     def draw(self, shape: Shape, generator: Generator) -> Tensor | None:
-        raise UsageError("the mask 'captured' comes with captured inputs only; choose another mask or captured inputs")
+        only = f"comes with {self.inputs} inputs only"
+        raise UsageError(f"the mask {self.inputs!r} {only}; choose another mask or {self.inputs} inputs")
+
+
+@masks.register("captured")
+@dataclass(frozen=True)
+class Captured(OwnMask):
+    """The mask that the captured call had; only for captured inputs."""
+
+    inputs = "captured"
+
+
+@masks.register("zoo")
+@dataclass(frozen=True)
+class Zoo(OwnMask):
+    """The mask of a case of the zoo; only for zoo inputs."""
+
+    inputs = "zoo"

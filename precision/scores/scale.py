@@ -19,7 +19,7 @@ class ScaleRule(Protocol):
         ...
 
 
-scale_rules: Registry[ScaleRule] = Registry("scale rule", __name__)
+scale_rules: Registry[ScaleRule] = Registry("scale rule", "precision.scores")
 
 
 def resolve_scale(rule: str | float, shape: Shape) -> float:

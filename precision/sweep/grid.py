@@ -9,17 +9,15 @@ from dataclasses import dataclass
 from precision.backends.backend import backends
 from precision.errors import UsageError
 from precision.formats import find_format
-from precision.inputs import capture_file
-from precision.inputs.capture_header import CapturedCall
 from precision.inputs.distribution import distributions
+from precision.inputs.find import OWN_CALLS, family_of
+from precision.inputs.own_call import Origin
 from precision.presets import find_preset
 from precision.problem import Problem, Shape
-from precision.scores.mask import masks
+from precision.scores.mask import OwnMask, masks
 from precision.scores.scale import canonical_scale, resolve_scale
 from precision.spec import Spec
 from precision.sweep.config import Config, Sweep
-
-_SHAPE_KEYS = ("batch", "q_heads", "kv_heads", "q_len", "kv_len", "d_k", "d_v")
 
 
 @dataclass(frozen=True)
@@ -32,16 +30,6 @@ class Task:
     backward: bool
     latency: bool
     source: str = ""  # for captured inputs, the module that made the call
-
-
-@dataclass(frozen=True)
-class _Origin:
-    """Inputs with their shape, and for captured ones what the call itself says."""
-
-    inputs: str
-    shape: Shape
-    digest: str = ""
-    call: CapturedCall | None = None
 
 
 def plan(config: Config) -> list[Task]:
@@ -61,30 +49,40 @@ def _plan_sweep(sweep: Sweep) -> Iterator[Task]:
     dtypes = [find_format(name).name for name in sweep.dtype]
     scales = None if sweep.scale is None else [canonical_scale(rule) for rule in sweep.scale]
     mask_names = None if sweep.mask is None else [masks.canonical(mask) for mask in sweep.mask]
-    for origin in _origins(sweep):
-        _check_masks(sweep, origin, mask_names)
-        axes = (
-            sweep.seed if origin.call is None else [0],
-            mask_names or [_default_mask(origin.call)],
-            scales or [_default_scale(origin.call)],
-            dtypes,
-        )
+    for origin in _origins(sweep, dtypes):
+        axes = (origin.seeds, mask_names or [origin.mask], scales or [origin.scale], origin.dtypes)
         for seed, mask, scale, dtype in itertools.product(*axes):
             resolve_scale(scale, origin.shape)
             problem = Problem(origin.shape, dtype, origin.inputs, mask, scale, seed, origin.digest)
-            yield Task(
-                sweep.name, problem, methods, sweep.backward, sweep.latency, origin.call.name if origin.call else ""
-            )
+            yield Task(sweep.name, problem, methods, sweep.backward, sweep.latency, origin.source)
 
 
-def _origins(sweep: Sweep) -> Iterator[_Origin]:
+def _origins(sweep: Sweep, dtypes: list[str]) -> Iterator[Origin]:
     for text in sweep.inputs:
         spec = Spec.parse(text)
-        if spec.name == "captured":
-            yield from _captured(sweep, spec)
+        family = family_of(spec)
+        _check_masks(sweep, family)
+        if family in OWN_CALLS:
+            _require_silence(sweep, family)
+            yield from OWN_CALLS[family].origins(spec, dtypes)
         else:
             inputs = distributions.canonical(spec)
-            yield from (_Origin(inputs, shape) for shape in _shapes(sweep))
+            for shape in _shapes(sweep):
+                yield Origin(inputs, shape, tuple(dtypes), tuple(sweep.seed))
+
+
+def _check_masks(sweep: Sweep, family: str) -> None:
+    for name in sweep.mask or []:
+        mask = masks.build(name)
+        if isinstance(mask, OwnMask) and mask.inputs != family:
+            raise UsageError(f"sweep {sweep.name!r}: the mask {name!r} comes with {mask.inputs} inputs only")
+
+
+def _require_silence(sweep: Sweep, family: str) -> None:
+    """Raise UsageError when the sweep asks for what the inputs themselves fix."""
+    for key in OWN_CALLS[family].fixes:
+        if getattr(sweep, key) is not None:
+            raise UsageError(f"sweep {sweep.name!r} has {family} inputs, which fix {key}; leave it out")
 
 
 def _shapes(sweep: Sweep) -> Iterator[Shape]:
@@ -109,36 +107,5 @@ def _shapes(sweep: Sweep) -> Iterator[Shape]:
 def _needed(sweep: Sweep, key: str) -> list[int]:
     values: list[int] | None = getattr(sweep, key)
     if values is None:
-        raise UsageError(f"sweep {sweep.name!r} needs {key} (or only captured inputs)")
+        raise UsageError(f"sweep {sweep.name!r} needs {key} (or only inputs that bring their own, as captured)")
     return values
-
-
-def _captured(sweep: Sweep, spec: Spec) -> Iterator[_Origin]:
-    """The call that a spec names, or every call of the file when it names none."""
-    given = [key for key in (*_SHAPE_KEYS, "preset") if getattr(sweep, key) is not None]
-    if given:
-        raise UsageError(f"sweep {sweep.name!r} has captured inputs, which fix {given[0]}; leave it out")
-    options = dict(spec.options)
-    header = capture_file.read_header(capture_file.resolve(options.get("file", "minilm")))
-    wanted = [options["call"]] if "call" in options else [str(index) for index in range(len(header.calls))]
-    for index in wanted:
-        inputs = distributions.canonical(Spec(spec.name, tuple(sorted({**options, "call": index}.items()))))
-        if int(index) >= len(header.calls):
-            raise UsageError(f"{inputs}: the capture holds calls 0 to {len(header.calls) - 1}")
-        call = header.calls[int(index)]
-        yield _Origin(inputs, call.shape, header.digest, call)
-
-
-def _check_masks(sweep: Sweep, origin: _Origin, mask_names: list[str] | None) -> None:
-    if origin.call is None and mask_names and "captured" in mask_names:
-        raise UsageError(f"sweep {sweep.name!r}: the mask 'captured' comes with captured inputs only")
-
-
-def _default_mask(call: CapturedCall | None) -> str:
-    if call is None or (call.mask == "none" and not call.is_causal):
-        return "none"
-    return "captured"
-
-
-def _default_scale(call: CapturedCall | None) -> str | float:
-    return "sqrt_dk" if call is None or call.scale is None else call.scale

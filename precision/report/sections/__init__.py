@@ -10,22 +10,26 @@ from precision.report.sections import (
     captured,
     columns,
     environment,
+    gradients,
     head_width,
     holes,
     latency,
     logit_size,
     underflow,
     worst,
+    zoo,
 )
 from precision.report.source import Source
 
 MAKERS: tuple[Callable[[Source], Section | None], ...] = (
+    zoo.make_section,
     ablation.make_section,
     head_width.make_section,
     logit_size.make_section,
     underflow.make_section,
     captured.make_section,
     latency.make_section,
+    gradients.make_section,
     worst.make_section,
     holes.make_section,
     environment.make_section,

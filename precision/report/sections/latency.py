@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from precision.report.blocks import Cell, Field, Figure, Section, Table
+from precision.report.ratios import YARDSTICK, ratios_to_yardstick
 from precision.report.rows import dtypes_of, label_settings
 from precision.report.show import seconds
 from precision.report.source import Source
 from precision.report.theme import FAINT, draw_svg, log_axis, markers, method_legend, palette
 
-_YARDSTICK = "sdpa-math"
 _PANELS = 3  # side by side
 
 
@@ -24,7 +24,7 @@ def make_section(source: Source) -> Section | None:
     rows = source.rows[source.rows["latency"] > 0]
     if rows.empty:
         return None
-    rows = rows.assign(label=label_settings(rows), yardstick=_yardstick(rows))
+    rows = rows.assign(label=label_settings(rows), ratio=ratios_to_yardstick(rows, "latency_samples"))
     blocks: list[Figure | Table] = [_table(rows)]
     drawn = rows[rows["out_rel_l2"] > 0]
     if not drawn.empty:
@@ -43,11 +43,6 @@ def make_section(source: Source) -> Section | None:
         "beside the error that it buys."
     )
     return Section("latency", "Latency and error", (sentence,), tuple(blocks))
-
-
-def _yardstick(rows: pd.DataFrame) -> pd.Series[float]:
-    """Latency of the yardstick on the same problem; NaN where it did not run."""
-    return rows["problem"].map(rows[rows["method"] == _YARDSTICK].groupby("problem")["latency"].first())
 
 
 def _paint(rows: pd.DataFrame, methods: list[str], canvas: Canvas) -> None:
@@ -99,7 +94,7 @@ def _table(rows: pd.DataFrame) -> Table:
         Field("latency", "seconds"),
         Field("95 % interval", "text"),
         Field("first call", "seconds"),
-        Field(f"vs {_YARDSTICK}", "ratio"),
+        Field(f"vs {YARDSTICK} [99 %]", "text"),
         Field("peak memory", "bytes"),
         Field("relative error"),
     )
@@ -111,14 +106,15 @@ def _table(rows: pd.DataFrame) -> Table:
             row["latency"],
             _interval(row["latency_low"], row["latency_high"]),
             row["latency_first"],
-            row["latency"] / row["yardstick"],
+            row["ratio"],
             row["peak_memory"],
             row["out_rel_l2"],
         )
         for _, row in rows.iterrows()
     ]
     return Table(
-        f"Latency: median and its 95 % interval, the first call, and the factor to {_YARDSTICK} on the same problem.",
+        f"Latency: median and its 95 % interval, the first call, and the factor to {YARDSTICK} on the same problem "
+        "with its 99 % interval, from samples taken in turns.",
         fields,
         tuple(lines),
     )

@@ -1,0 +1,70 @@
+"""A user's own function, named on the command line as FILE.py:FUNCTION or package.module:FUNCTION."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from precision.errors import UsageError, nearest
+
+T = TypeVar("T")
+
+
+@contextmanager
+def loaded(target: str) -> Iterator[Callable[..., Any]]:
+    """The function that `target` names; what lies beside its file can be imported inside the context.
+
+    Raises UsageError when the target has no colon, cannot be imported, or has no such function.
+    """
+    place, colon, name = target.rpartition(":")
+    if not colon:
+        raise UsageError(f"{target!r} is not of the form file.py:function or package.module:function")
+    is_file = place.endswith(".py")
+    with _importable(Path(place).parent if is_file else Path.cwd()):
+        module = attempt(target, "cannot be imported", lambda: _load_file(place) if is_file else _load_module(place))
+        function = getattr(module, name, None)
+        if not callable(function):
+            known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
+            raise UsageError(f"{place!r} has no function {name!r}; {nearest(name, known)}")
+        yield function
+
+
+def attempt(target: str, what: str, action: Callable[[], T]) -> T:
+    """Do something with the user's code, which may raise anything: that becomes a UsageError with its cause."""
+    try:
+        return action()
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{target!r} {what}: {type(error).__name__}: {error}") from error
+
+
+def _load_file(place: str) -> ModuleType:
+    path = Path(place)
+    if not path.is_file():
+        raise UsageError(f"there is no file {place!r}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None  # a name that ends in .py has a loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _load_module(place: str) -> ModuleType:
+    return importlib.import_module(place)
+
+
+@contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))

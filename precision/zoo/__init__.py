@@ -1,0 +1,1 @@
+"""The zoo: failures that people really meet, each a small named call of attention. One file a family of cases."""
