@@ -15,6 +15,7 @@ from precision.records.row import Cell
 from precision.sweep.error_cells import error_cells
 from precision.sweep.stopwatch import Stopwatch
 from precision.sweep.truth import Truth
+from precision.threads import one_thread
 
 
 def measure_gradients(backend: Backend, truth: Truth, device: torch.device, watch: Stopwatch) -> dict[str, Cell]:
@@ -29,13 +30,13 @@ def measure_gradients(backend: Backend, truth: Truth, device: torch.device, watc
         return {"backward": f"refused: {error}"}
     except Exception as error:  # any kernel may raise anything, and the run goes on
         return {"backward": f"raised: {type(error).__name__}: {error}"}
-    return {"backward": "ok", "backward_latency_first": first, **_judge(given, truth, watch)}
+    return {"backward": "ok", "backward_latency_first": first, **_judge(given, truth, device, watch)}
 
 
-def _judge(given: Gradients, truth: Truth, watch: Stopwatch) -> dict[str, Cell]:
+def _judge(given: Gradients, truth: Truth, device: torch.device, watch: Stopwatch) -> dict[str, Cell]:
     right = truth.gradients
     cells: dict[str, Cell] = {}
-    with watch.timing("errors"):
+    with watch.timing("errors"), one_thread(device):
         for name in (field.name for field in fields(Gradients)):
             gradient = getattr(given, name)
             cells |= error_cells(name, measure_errors(gradient, getattr(right, name), truth.format))

@@ -26,6 +26,7 @@ from precision.sweep.memory import measure_peak_memory
 from precision.sweep.stopwatch import Stopwatch
 from precision.sweep.truth import Truth, TruthMaker
 from precision.sweep.turns import Turn, sample_in_turns
+from precision.threads import one_thread
 
 
 class Bench:
@@ -71,7 +72,7 @@ class Bench:
 
     def _judge(self, out: Tensor, truth: Truth) -> dict[str, Cell]:
         arithmetic, total = truth.arithmetic, truth.total
-        with self._watch.timing("errors"):
+        with self._watch.timing("errors"), one_thread(self._device):
             kept = ~fully_masked_rows(arithmetic, truth.inputs.rounded)
             cells: dict[str, Cell] = asdict(count_incidence(out, arithmetic, truth.inputs.rounded))
             for prefix, right in (("out", arithmetic), ("out_total", total)):

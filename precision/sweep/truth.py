@@ -15,6 +15,7 @@ from precision.numerics.hazards import Hazards, find_hazards
 from precision.numerics.reference import Reference, attend
 from precision.problem import Problem
 from precision.sweep.stopwatch import Stopwatch
+from precision.threads import one_thread
 
 
 @dataclass
@@ -39,7 +40,7 @@ class TruthMaker:
 
     def inputs(self, problem: Problem) -> Inputs:
         """Drawn and rounded operands."""
-        with self._watch.timing("inputs"):
+        with self._watch.timing("inputs"), one_thread(self._device):
             return make_inputs(problem, self._device)
 
     def unrounded(self, problem: Problem, inputs: Inputs) -> Reference:
@@ -58,21 +59,21 @@ class TruthMaker:
 
     def upstream(self, problem: Problem) -> Tensor:
         """The gradient of the output that the backward pass starts from."""
-        with self._watch.timing("inputs"):
+        with self._watch.timing("inputs"), one_thread(self._device):
             return make_upstream(problem, self._device)
 
     def differentiate(self, right: Reference, upstream: Tensor) -> Gradients:
         """The fp64 backward pass."""
-        with self._watch.timing("references"):
+        with self._watch.timing("references"), one_thread(self._device):
             return right.backward(upstream)
 
     def hazards(self, inputs: Inputs, right: Reference, format: Format) -> Hazards:
         """What the exact scores do to the format."""
-        with self._watch.timing("hazards"):
+        with self._watch.timing("hazards"), one_thread(self._device):
             return find_hazards(inputs.rounded, right, format)
 
     def _attend(self, inputs: Inputs, *, rounded: bool) -> Reference:
-        with self._watch.timing("references"):
+        with self._watch.timing("references"), one_thread(self._device):
             return attend(inputs.rounded if rounded else inputs.exact)
 
 
