@@ -60,6 +60,13 @@ def _scales() -> pd.DataFrame:
     return _registered(scale_rules)
 
 
+def _zoo() -> pd.DataFrame:
+    """failures that people meet: `inputs = "zoo/NAME[...]"`"""
+    from precision.zoo.case import zoo
+
+    return _registered(zoo)
+
+
 def _recipes() -> pd.DataFrame:
     """models that `precision capture` can run"""
     from precision.capture.recipes import recipes
@@ -102,4 +109,5 @@ _KINDS: dict[str, Callable[[], pd.DataFrame]] = {
     "configs": _configs,
     "columns": _columns,
     "recipes": _recipes,
+    "zoo": _zoo,
 }

@@ -89,7 +89,19 @@ def test_export_writes_what_show_prints(small: Run, name: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["kinds", "backends", "distributions", "masks", "scales", "dtypes", "presets", "configs", "columns", "recipes"],
+    [
+        "kinds",
+        "backends",
+        "distributions",
+        "masks",
+        "scales",
+        "dtypes",
+        "presets",
+        "configs",
+        "columns",
+        "recipes",
+        "zoo",
+    ],
 )
 def test_every_kind_can_be_listed(command: Run, kind: str) -> None:
     status, out, _ = command("list", kind)

@@ -15,6 +15,7 @@ from precision.registry import Registry, describe
 from precision.scores.mask import masks
 from precision.scores.scale import scale_rules
 from precision.spec import Spec
+from precision.zoo.case import zoo
 
 WORDS = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 
@@ -91,7 +92,9 @@ def test_a_description_gives_options_and_the_first_line(shapes: Registry[object]
     assert polygon.options == "corners, side=1.0"
 
 
-@pytest.mark.parametrize("registry", [backends, distributions, masks, scale_rules], ids=lambda registry: registry.kind)
+@pytest.mark.parametrize(
+    "registry", [backends, distributions, masks, scale_rules, zoo], ids=lambda registry: registry.kind
+)
 def test_everything_registered_is_described_in_one_line(registry: Registry[object]) -> None:
     for entry in describe(registry):
         assert entry.meaning.endswith((".", ":")) or len(entry.meaning) > 20, entry

@@ -11,8 +11,9 @@ import torch
 
 from precision.backends.backend import backends
 from precision.errors import UsageError
+from precision.latency.cpu import read_cpu_use, warn_of_others, warn_of_threads
 from precision.latency.gpu import GpuState, read_gpu_state, warn_of_clocks
-from precision.latency.health import warn_of_drift, warn_of_noise, warn_of_subnormals, warn_of_threads
+from precision.latency.health import warn_of_drift, warn_of_noise, warn_of_subnormals
 from precision.latency.ratio import Comparison, compare
 from precision.latency.roofline import Roofline, Work, count_work, measure_roofline
 from precision.latency.sample import Prepare, sample_rounds
@@ -59,16 +60,23 @@ def compare_latency(
     if len(set(methods)) < max(len(methods), 2):
         raise UsageError("a comparison needs two or more methods, each of them once")
     prepares: dict[str, Prepare] = {method: partial(backends.build(method).prepare, x) for method in methods}
-    warnings = [*warn_of_threads(), *warn_of_subnormals(x)]
-    before = read_gpu_state(device)
+    gpu, cpu = read_gpu_state(device), read_cpu_use()
     samples = sample_rounds(prepares, device, rounds=rounds, seed=seed)
-    after = read_gpu_state(device)
+    gpu_after, cpu_after = read_gpu_state(device), read_cpu_use()
+    warnings = [
+        *warn_of_threads(),
+        *warn_of_others(cpu, cpu_after),
+        *warn_of_clocks(gpu, gpu_after),
+        *warn_of_subnormals(x),
+        *warn_of_noise(samples),
+        *warn_of_drift(samples),
+    ]
     baseline, *others = methods
     return LatencyComparison(
         samples,
         [compare(name, samples[name], baseline, samples[baseline]) for name in others],
-        [*warnings, *warn_of_noise(samples), *warn_of_drift(samples), *warn_of_clocks(before, after)],
+        warnings,
         count_work(x),
         measure_roofline(x.q.dtype, device),
-        after,
+        gpu_after,
     )

@@ -1,8 +1,7 @@
-"""Can these latencies be trusted? Each warning is a sentence that says what was seen and what to do."""
+"""Can these samples be trusted? Each warning is a sentence that says what was seen and what to do."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import numpy
@@ -61,23 +60,6 @@ def warn_of_subnormals(x: Operands) -> list[str]:
         for name, share in shares.items()
         if share > _SUBNORMAL
     ]
-
-
-def warn_of_threads() -> list[str]:
-    """More threads, or more work of others, than this process has cores."""
-    threads, cores = torch.get_num_threads(), len(os.sched_getaffinity(0))
-    warnings = []
-    if threads > cores:
-        warnings.append(
-            f"torch uses {threads} threads and this process may run on {cores} cores; set OMP_NUM_THREADS={cores}"
-        )
-    load = os.getloadavg()[0]
-    if load > max(cores - threads, 0) + 0.5:
-        warnings.append(
-            f"other programs kept {load:.1f} of {cores} cores busy in the last minute and torch wants {threads}; "
-            "wait for them, or set OMP_NUM_THREADS lower"
-        )
-    return warnings
 
 
 def _subnormal_share(tensor: torch.Tensor) -> float:

@@ -2,11 +2,11 @@
 
 Two different questions, both answered from the fp64 weights of a small problem:
 
-`accumulation`: the error of a kernel that keeps scores, state and sums in a format of unit roundoff u and adds them
-one after the other. Each rounding is |delta| <= u with mean 0, so an error sum c_t delta_t stays within
-lambda u sqrt(sum c_t^2) with probability 1 - 2 exp(-lambda^2 / 2) (Higham & Mary, "A new approach to probabilistic
-rounding error analysis", 2019, theorem 2.4), and its standard deviation is at most u sqrt(sum c_t^2 / 3) . What is
-returned is sqrt(sum c_t^2).
+`accumulation`: the error of a kernel that keeps scores, state and sums in a format of unit roundoff u and adds one term
+after the other. Roundings are independent, |delta| <= u with mean 0 (Higham & Mary, "A new approach to probabilistic
+rounding error analysis", 2019), so an error sum c_t delta_t has a standard deviation of at most u sqrt(sum c_t^2 / 3).
+A coefficient of an addition is a partial sum; after k of n terms a_j in random order its square is on average
+(k/n)^2 (sum a)^2 + (k/n) (1 - k/n) sum a^2, no more than (sum a)^2 + sum a^2. What is returned is sqrt(sum c_t^2).
 
 `first_order`: the largest error of a kernel that rounds every stage (q, k, scores, weights, their sum, dP, D, dS) to
 the format, worst case (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, 3.1, for the products;
@@ -16,6 +16,7 @@ Underflow is left out: a kernel that loses weights to it is beyond this bound, a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -95,7 +96,8 @@ class Sensitivity:
 
     def _shared(self, per_query_head: Tensor) -> Tensor:
         """Query heads that share a key head add up."""
-        return per_query_head.unflatten(1, (-1, self._group)).sum(2)
+        batch, heads, *rest = per_query_head.shape
+        return per_query_head.reshape(batch, heads // self._group, self._group, *rest).sum(2)
 
     def accumulation(self) -> Sizes:
         """sqrt(sum of squared coefficients) of one-after-the-other sums; multiply by u and by lambda."""
@@ -108,27 +110,48 @@ class Sensitivity:
         variance_out = (
             moved @ v.square() - 2 * out * (moved @ v) + moved.sum(-1, keepdim=True) * out.square()
         ).clamp_min(0.0)
-        variance_out += _STATE_ROUNDINGS * kv_len * ((p @ v.abs()).square() + out.square())
+        variance_out += _STATE_ROUNDINGS * kv_len * (2 * out.square() + p.square() @ v.square())
         ds = p * (self._dp - self._d)
         width = v.shape[-1]
         d_error = width * self._d_size.square() + (do.square() * variance_out).sum(-1, keepdim=True)
-        ds_error = ds.square() * weight + p.square() * width * self._dp_size.square()
+        ds_error = ds.square() * (weight + kv_len) + p.square() * width * self._dp_size.square()
         row_error = p.mT.square() @ (d_error * self._q.square())
-        variance_dq = ds_error @ k.square() + d_error * (p @ k).square() + kv_len * (ds.abs() @ k.abs()).square()
+        variance_dq = ds_error @ k.square() + d_error * (p @ k).square()
         variance_dk = self._shared(ds_error.mT @ self._q.square() + row_error)
-        variance_dk += q_len * self._group * self._shared(ds.abs().mT @ self._q).square()
         variance_dv = self._shared((p.square() * weight).mT @ do.square())
-        variance_dv += q_len * self._group * self._shared(p.mT @ do.abs()).square()
+        queries = q_len * self._group
+        variance_dk += queries * self._shared(ds.square().mT @ self._q.square())
+        variance_dv += queries * self._shared(p.square().mT @ do.square())
+        right = self._gradients
         return Sizes(
             variance_out.sqrt(),
-            self._scale * variance_dq.sqrt(),
-            self._scale * variance_dk.sqrt(),
-            variance_dv.sqrt(),
+            (self._scale**2 * variance_dq + kv_len * right.dq.square()).sqrt(),
+            (self._scale**2 * variance_dk + queries * right.dk.square()).sqrt(),
+            (variance_dv + queries * right.dv.square()).sqrt(),
+        )
+
+    def chunked(self, length: int) -> Sizes:
+        """The same for gradients that are added up chunk by chunk, after every `length` queries or keys; out is 0.
+
+        Autograd adds the gradients of the pieces of a tensor in the dtype of the tensor.
+        """
+        q_len, kv_len = self._p.shape[-2:]
+        queries, keys = (math.ceil(n / length) for n in (q_len * self._group, kv_len))
+        ds = (self._p * (self._dp - self._d)).square()
+        dq = self._scale**2 * (ds @ self._k.square())
+        dk = self._scale**2 * self._shared(ds.mT @ self._q.square())
+        dv = self._shared(self._p.mT.square() @ self._do.square())
+        right = self._gradients
+        return Sizes(
+            torch.zeros_like(self._right.out),
+            (keys * (right.dq.square() + dq)).sqrt(),
+            (queries * (right.dk.square() + dk)).sqrt(),
+            (queries * (right.dv.square() + dv)).sqrt(),
         )
 
     def first_order(self, u: float, u_sum: float) -> Sizes:
         """The largest error, to first order, with stages rounded to u and sums to u_sum."""
-        p, k, v, do, out = self._p, self._k, self._v, self._do, self._right.out
+        p, k, v, do = self._p, self._k, self._v, self._do
         q_len, kv_len = p.shape[-2:]
         seen = p > 0
         logits = self._logits.where(seen, 0.0)
@@ -148,9 +171,3 @@ class Sensitivity:
         error_dk = self._shared((error_ds + query_sums * ds).mT @ self._q)
         error_dv = self._shared((p * (weight + query_sums)).mT @ do.abs())
         return Sizes(error_out, self._scale * error_dq, self._scale * error_dk, error_dv)
-
-    def scale_slope(self) -> Tensor:
-        """d out / d ln(scale), (B, Hq, L, d_v): what a relative error of the scale does, the same way everywhere."""
-        logits = (self._logits - self._right.row_max[..., None]).where(self._p > 0, 0.0)
-        weighted = self._p * logits
-        return weighted @ self._v - weighted.sum(-1, keepdim=True) * self._right.out

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from precision.formats import Format
 
-
 _EXPONENT_BITS = 0x7FF0_0000_0000_0000  # of binary64
 
 
