@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy
@@ -14,10 +15,11 @@ import torch
 from torch import Tensor
 
 from precision.errors import UsageError
-from precision.latency import clock, roofline
+from precision.latency import clock, cpu, roofline
 from precision.latency.compare import compare_latency
+from precision.latency.cpu import CpuUse, read_cpu_use, warn_of_others, warn_of_threads
 from precision.latency.gpu import GpuState, read_gpu_state, warn_of_clocks
-from precision.latency.health import warn_of_drift, warn_of_noise, warn_of_subnormals, warn_of_threads
+from precision.latency.health import warn_of_drift, warn_of_noise, warn_of_subnormals
 from precision.latency.ratio import Comparison, compare
 from precision.latency.roofline import Roofline, Work, count_work
 from precision.latency.sample import sample_rounds
@@ -172,17 +174,34 @@ def test_subnormals_are_named_where_they_cost() -> None:
     assert warn_of_subnormals(half) == []  # subnormal in fp16, normal in fp32, where the arithmetic is
 
 
-def test_threads_and_load_are_held_against_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_are_held_against_the_cores_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3})
-    monkeypatch.setattr("os.getloadavg", lambda: (0.2, 9.0, 9.0))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     assert warn_of_threads() == []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    assert [text for text in warn_of_threads() if "OMP_NUM_THREADS=4" in text]
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr("os.getloadavg", lambda: (3.1, 0.0, 0.0))
     (warning,) = warn_of_threads()
-    assert "3.1 of 4 cores" in warning
+    assert "OMP_NUM_THREADS=4" in warning
+
+
+def test_the_work_of_others_is_what_the_processors_did_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    before = CpuUse(wall=10.0, busy=100.0, own=5.0)
+    quiet = CpuUse(wall=20.0, busy=140.0, own=25.0)  # in 10 s 20 s were ours and 20 s of others: two cores each
+    assert warn_of_others(before, quiet) == []
+    assert warn_of_others(None, quiet) == warn_of_others(before, None) == []
+    (warning,) = warn_of_others(before, CpuUse(wall=20.0, busy=140.0, own=20.0))
+    assert warning.startswith("other programs kept 2.5 of 4 cores busy while torch ran 2 threads")
+
+
+def test_busy_time_is_that_of_proc_stat(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cpu, "_STAT", tmp_path / "stat")
+    assert read_cpu_use() is None
+    (tmp_path / "stat").write_text("cpu  100 20 30 7777 8888 4 5 6 99 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+    monkeypatch.setattr("os.sysconf", {"SC_CLK_TCK": 10}.__getitem__)
+    use = read_cpu_use()
+    assert use is not None
+    assert use.busy == 16.5  # 100 + 20 + 30 + 4 + 5 + 6 ticks; guest time, the 99, is in the first of them
 
 
 # Roofline

@@ -1,0 +1,1 @@
+"""`precision check`: whether an attention kernel is right to within its format, and if not, where it goes wrong."""

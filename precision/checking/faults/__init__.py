@@ -1,0 +1,8 @@
+"""Hypotheses about faults; importing this package registers them all."""
+
+from __future__ import annotations
+
+from precision.checking.faults import gradients, heads, keys, masks, scales, softmax, stages
+from precision.checking.faults.fault import HYPOTHESES, Evidence
+
+__all__ = ["HYPOTHESES", "Evidence", "gradients", "heads", "keys", "masks", "scales", "softmax", "stages"]

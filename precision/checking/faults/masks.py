@@ -1,0 +1,68 @@
+"""Faults of masks: not applied, inverted, added as a number, aligned otherwise, of another batch or head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from precision.checking.faults.fault import Evidence, Prediction, hypothesis
+
+
+@hypothesis
+def wrong_alignment(evidence: Evidence) -> Iterator[Prediction]:
+    """is_causal as another function: bottom-right, without or beyond the diagonal, or not at all."""
+    x = evidence.x
+    if not x.is_causal:
+        if x.attn_mask is None and x.q.shape[2] > 1:
+            yield "looks causal although it was not asked to", evidence.under(replace(x, is_causal=True))
+        return
+    q_len, kv_len = x.q.shape[2], x.k.shape[2]
+    row, key = torch.arange(q_len, device=x.q.device)[:, None], torch.arange(kv_len, device=x.q.device)
+    masks = {
+        "is_causal is ignored": torch.ones(q_len, kv_len, dtype=torch.bool, device=x.q.device),
+        "looks bottom-right aligned": key <= row + kv_len - q_len,
+        "the causal mask leaves out the diagonal": key < row,
+        "the causal mask lets query i see key i + 1": key <= row + 1,
+        "the causal mask is the wrong way round": key >= row,
+    }
+    for sentence, mask in masks.items():
+        yield sentence, evidence.under(replace(x, is_causal=False, attn_mask=mask))
+
+
+@hypothesis
+def wrong_mask(evidence: Evidence) -> Iterator[Prediction]:
+    """attn_mask as something else."""
+    x = evidence.x
+    if x.attn_mask is None:
+        return
+    mask = x.attn_mask
+    for sentence, other in _as_numbers(mask):
+        yield sentence, evidence.under(replace(x, attn_mask=other))
+    yield "the mask is ignored", evidence.under(replace(x, attn_mask=None))
+    if mask.dim() == 4 and mask.shape[0] > 1:
+        yield "the mask of the first sequence is used for all", evidence.under(replace(x, attn_mask=mask[:1]))
+    if mask.dim() == 4 and mask.shape[1] > 1:
+        yield "the mask of the first head is used for all", evidence.under(replace(x, attn_mask=mask[:, :1]))
+
+
+def _as_numbers(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
+    if mask.dtype == torch.bool:
+        for value in (-1e4, -1000.0, -100.0, -10.0):
+            yield f"masked scores get {value:g} added, not -inf", torch.where(mask, 0.0, value).double()
+        yield "the boolean mask is inverted", ~mask
+        yield "the boolean mask is added as 0 and 1", mask.double()
+    else:
+        yield "the additive mask is subtracted", -mask.double().clamp_min(-1e300)
+        yield "only the -inf of the additive mask counts", mask.where(mask == -torch.inf, 0.0)
+
+
+@hypothesis
+def mask_before_scale(evidence: Evidence) -> Iterator[Prediction]:
+    """(q.k + mask) scale instead of q.k scale + mask."""
+    x = evidence.x
+    if x.attn_mask is not None and x.attn_mask.dtype != torch.bool:
+        scaled = x.attn_mask.double() * x.scale_value
+        yield "the mask is added before the scale", evidence.under(replace(x, attn_mask=scaled))

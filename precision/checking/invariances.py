@@ -1,0 +1,176 @@
+"""What must not change the output: calling again, the rest of the batch, the order of heads, padding, earlier calls.
+
+Each is a call whose right values are known, so that the rule judges it like any other; only bitwise repetition and
+side effects are compared directly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from precision.checking.guard import Guard
+from precision.checking.kernel import Kernel, Unsupported, first_line
+from precision.checking.problems import find_problem
+from precision.checking.result import Outcome, Row
+from precision.checking.rule import judge_tensor
+from precision.checking.truth import Truth, truth_of, yardstick_of
+from precision.numerics.metrics import ulp
+from precision.operands import Operands
+
+_UNUSUAL_SEED = 917_263_541  # one that a kernel which seeds the generator does not use
+
+
+class Invariances:
+    """Checks of one kernel in one dtype, on two inputs of the plain problem."""
+
+    def __init__(self, kernel: Kernel, dtype: str, device: torch.device, backward: bool) -> None:
+        self._kernel, self._dtype, self._backward = kernel, dtype, backward
+        problem = find_problem("plain")
+        self._first, self._second = (truth_of(problem, dtype, seed, device) for seed in (0, 1))
+        self._masked = [truth_of(find_problem("bool-full"), dtype, seed, device) for seed in (0, 1)]
+        self._yardsticks = yardstick_of(problem, dtype, device)
+
+    def rows(self) -> Iterator[Row]:
+        """One row an invariance; the plain problem itself must have passed."""
+        checks: dict[str, Callable[[], Iterator[str]]] = {
+            "repeat": self._repeat,
+            "earlier-output": self._earlier_output,
+            "same-memory": self._same_memory,
+            "one-sequence": self._one_sequence,
+            "head-order": self._head_order,
+            "default-scale": self._default_scale,
+            "another-mask": self._another_mask,
+            "torch-state": self._torch_state,
+        }
+        if self._backward:
+            checks["two-graphs"] = self._two_graphs
+        for name, check in checks.items():
+            for note in self._notes(check) or [""]:
+                limit = note.startswith("two calls")
+                outcome = Outcome.LIMIT if limit else Outcome.FAIL if note else Outcome.OK
+                yield Row(self._dtype, name, "out", outcome, note=note)
+
+    def _notes(self, check: Callable[[], Iterator[str]]) -> list[str]:
+        try:
+            return list(check())
+        except Unsupported:
+            return []  # the feature is listed as refused by the problems that need it
+        except Exception as error:  # a kernel may raise anything
+            return [f"it raises {type(error).__name__}: {first_line(error)}"]
+
+    def _forward(self, x: Operands) -> Tensor:
+        guard = Guard(truth.call for truth in (self._first, self._second, *self._masked))
+        try:
+            with torch.no_grad():
+                return self._kernel.forward(x)
+        finally:
+            guard.restore()  # that it writes to its inputs is said where the problem itself is tried
+
+    def _is_wrong(self, out: Tensor, truth: Truth, tensor: str = "out") -> bool:
+        return not judge_tensor(tensor, out, truth, self._yardsticks[tensor]).passed
+
+    def _repeat(self) -> Iterator[str]:
+        x = self._first.call.x
+        first = self._forward(x).clone()
+        again = [self._forward(x) for _ in range(3)]
+        if any(self._is_wrong(out, self._first) for out in again):
+            yield "a later call with the same inputs is wrong"
+        elif not all(torch.equal(first, out) for out in again):
+            apart = max(
+                float(((out.double() - first.double()) / ulp(first.double(), self._first.format)).abs().max())
+                for out in again
+            )
+            yield f"two calls with the same inputs differ by up to {apart:.3g} ulp"
+
+    def _earlier_output(self) -> Iterator[str]:
+        out = self._forward(self._first.call.x)
+        kept = out.clone()
+        later = self._forward(self._second.call.x)
+        if not torch.equal(out, kept):
+            yield "a later call overwrites an earlier output"
+        if self._is_wrong(later, self._second):
+            yield "a call is wrong after another of the same shape: something is kept between calls"
+
+    def _same_memory(self) -> Iterator[str]:
+        x = self._first.call.x
+        q, k, v = x.q.clone(), x.k.clone(), x.v.clone()
+        self._forward(Operands(q, k, v))
+        for tensor, new in zip(
+            (q, k, v), (self._second.call.x.q, self._second.call.x.k, self._second.call.x.v), strict=True
+        ):
+            tensor.copy_(new)
+        if self._is_wrong(self._forward(Operands(q, k, v)), self._second):
+            yield "it is wrong when inputs change in place: something is kept between calls"
+
+    def _one_sequence(self) -> Iterator[str]:
+        x = self._first.call.x
+        out = torch.cat(
+            [self._forward(Operands(x.q[b : b + 1], x.k[b : b + 1], x.v[b : b + 1])) for b in range(x.q.shape[0])]
+        )
+        if self._is_wrong(out, self._first):
+            yield "a sequence by itself comes out wrong"
+
+    def _head_order(self) -> Iterator[str]:
+        x = self._first.call.x
+        out = self._forward(Operands(x.q.flip(1), x.k.flip(1), x.v.flip(1))).flip(1)
+        if self._is_wrong(out, self._first):
+            yield "another order of heads comes out wrong"
+
+    def _default_scale(self) -> Iterator[str]:
+        x = self._first.call.x
+        if self._is_wrong(self._forward(replace(x, scale=1 / math.sqrt(x.q.shape[-1]))), self._first):
+            yield "scale=1/sqrt(d_k) is not the same as no scale"
+
+    def _another_mask(self) -> Iterator[str]:
+        first, second = (
+            judge_tensor(
+                "out",
+                self._forward(truth.call.x),
+                truth,
+                yardstick_of(truth.problem, self._dtype, truth.call.x.q.device)["out"],
+            ).passed
+            for truth in self._masked
+        )
+        if first and not second:
+            yield "a mask is wrong after another of the same shape: something is kept between calls"
+
+    def _torch_state(self) -> Iterator[str]:
+        with torch.random.fork_rng():
+            torch.manual_seed(_UNUSUAL_SEED)
+            before = _state()
+            self._forward(self._first.call.x)
+            after = _state()
+        for name, value in after.items():
+            if value != before[name]:
+                yield f"it changes torch's {name}"
+
+    def _two_graphs(self) -> Iterator[str]:
+        """Two forward passes, then their backward passes: what the first one saved must still be its own."""
+        calls = [self._first.call, self._second.call]
+        inputs = [[t.detach().requires_grad_() for t in (call.x.q, call.x.k, call.x.v)] for call in calls]
+        with torch.enable_grad():
+            outs = [self._kernel.forward(Operands(q, k, v)) for q, k, v in inputs]
+        if not all(out.requires_grad for out in outs):
+            return
+        found = [torch.autograd.grad(out, qkv, call.do) for out, qkv, call in zip(outs, inputs, calls, strict=True)]
+        for gradients, truth in zip(found, (self._first, self._second), strict=True):
+            for tensor, gradient in zip(("dq", "dk", "dv"), gradients, strict=True):
+                if self._is_wrong(gradient, truth, tensor):
+                    yield f"{tensor} is wrong when another forward pass comes before the backward pass"
+                    return
+
+
+def _state() -> dict[str, object]:
+    return {
+        "random state": torch.random.get_rng_state().tolist(),
+        "default dtype": torch.get_default_dtype(),
+        "gradient mode": torch.is_grad_enabled(),
+        "number of threads": torch.get_num_threads(),
+        "float32 matmul precision": torch.get_float32_matmul_precision(),
+        "deterministic mode": torch.are_deterministic_algorithms_enabled(),
+    }

@@ -1,0 +1,95 @@
+"""A result as a page: check.md in a folder, and the rows beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jinja2
+import pandas as pd
+
+from precision.checking.problems import PROBLEMS
+from precision.checking.render import summary
+from precision.checking.result import CheckResult, Outcome
+from precision.errors import UsageError
+
+_SHOWN = ["dtype", "problem", "tensor", "outcome", "max_abs", "max_allowed", "rms", "rms_allowed", "bias_ulp", "note"]
+_PAGE = """\
+# {{ result.verdict.value }}: `{{ result.kernel }}`
+
+{{ summary }}
+
+{% for title, sentences in sections if sentences %}
+## {{ title }}
+
+{% for sentence in sentences %}
+- {{ sentence }}
+{% endfor %}
+
+{% endfor %}
+{% if result.reproduction %}
+## The smallest failing input
+
+```python
+{{ result.reproduction }}```
+
+{% endif %}
+## Every problem
+
+The error of a tensor is the largest distance from fp64 attention of the same inputs, absolute; allowed is what the rule
+gives for that element. The bias is the mean signed error in units in the last place.
+
+{{ rows }}
+
+## What the problems show
+
+{{ problems }}
+"""
+
+
+def write_page(result: CheckResult, out: Path) -> Path:
+    """Write check.md and rows.csv into the folder, which is made when it is not there; returns the page.
+
+    Raises UsageError when the folder cannot be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "check.md").write_text(_page(result), encoding="utf-8")
+        result.frame.to_csv(out / "rows.csv", index=False)
+    except OSError as error:
+        raise UsageError(f"the page cannot be written to {str(out)!r}: {error}; name another folder") from error
+    return out / "check.md"
+
+
+def _page(result: CheckResult) -> str:
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    return environment.from_string(_PAGE).render(
+        result=result,
+        summary=summary(result),
+        sections=[("Why", result.reasons), ("Limits", result.limits)],
+        rows=_table(result),
+        problems=_problems(),
+    )
+
+
+def _table(result: CheckResult) -> str:
+    """Failures first, then limits and refusals, then the rest."""
+    order = {Outcome.FAIL: 0, Outcome.LIMIT: 1, Outcome.REFUSED: 2, Outcome.OK: 3}
+    frame = result.frame.assign(order=[order[row.outcome] for row in result.rows]).sort_values("order", kind="stable")
+    return str(frame[_SHOWN].map(_cell).to_markdown(index=False))
+
+
+def _problems() -> str:
+    frame = pd.DataFrame([(p.name, p.purpose, str(p.shape)) for p in PROBLEMS], columns=["problem", "shows", "shape"])
+    return str(frame.map(_cell).to_markdown(index=False))
+
+
+def _cell(value: object) -> str:
+    if value is None or value != value:
+        return ""
+    return f"{value:.3g}" if isinstance(value, float) else str(value).replace("|", "\\|")

@@ -1,0 +1,80 @@
+"""Strides: heads inside of the sequence, cut-out and reversed views, batches and heads that share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from precision.checking.problems.problem import Call, CheckProblem, Layout, draw_normal
+from precision.problem import Shape
+
+
+def _each(change: Callable[[Tensor], Tensor]) -> Layout:
+    def lay_out(call: Call) -> Call:
+        x = call.x
+        return replace(call, x=replace(x, q=change(x.q), k=change(x.k), v=change(x.v)))
+
+    return lay_out
+
+
+def _keys_and_values(change: Callable[[Tensor], Tensor]) -> Layout:
+    return lambda call: replace(call, x=replace(call.x, k=change(call.x.k), v=change(call.x.v)))
+
+
+def _gradient(change: Callable[[Tensor], Tensor]) -> Layout:
+    return lambda call: replace(call, do=change(call.do))
+
+
+def _heads_inside(x: Tensor) -> Tensor:
+    """(B, H, L, d) as a view of (B, L, H, d)."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def _transposed(x: Tensor) -> Tensor:
+    """(B, H, L, d) as a view of (B, H, d, L)."""
+    return x.mT.contiguous().mT
+
+
+def _cut_out(x: Tensor) -> Tensor:
+    """A view into a larger tensor: an offset, and steps of 2 along the width."""
+    batch, heads, length, width = x.shape
+    larger = torch.full((batch, heads, length + 3, 2 * width + 1), 7.0, dtype=x.dtype)
+    view = larger[:, :, 2:-1, 1::2]
+    view.copy_(x)
+    return view
+
+
+def _shared_batch(x: Tensor) -> Tensor:
+    """Every sequence of the batch is the first one, with stride 0."""
+    return x[:1].expand(x.shape)
+
+
+def _shared_heads(x: Tensor) -> Tensor:
+    """Every head is the first one, with stride 0."""
+    return x[:, :1].expand(x.shape)
+
+
+def _one(do: Tensor) -> Tensor:
+    """What out.sum().backward() sends: a single 1, with stride 0 everywhere."""
+    return do.new_ones(1).expand(do.shape)
+
+
+_SHAPE = Shape(2, 3, 3, 21, 35, 24, 24)
+
+
+def _laid_out(name: str, purpose: str, layout: Layout) -> CheckProblem:
+    return CheckProblem(name, purpose, _SHAPE, draw_normal, layout=layout)
+
+
+PROBLEMS = [
+    _laid_out("heads-inside", "strides (B, L, H, d)", _each(_heads_inside)),
+    _laid_out("transposed", "strides (B, H, d, L)", _each(_transposed)),
+    _laid_out("cut-out", "offset and step of a view", _each(_cut_out)),
+    _laid_out("shared-batch", "stride 0 over batches", _each(_shared_batch)),
+    _laid_out("shared-heads", "stride 0 over heads", _keys_and_values(_shared_heads)),
+    _laid_out("do-heads-inside", "a gradient with strides (B, L, H, d)", _gradient(_heads_inside)),
+    _laid_out("do-expanded", "a gradient of stride 0", _gradient(_one)),
+]

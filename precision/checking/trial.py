@@ -1,0 +1,134 @@
+"""One kernel on one problem: call it, hold its values against the rule, and say what came of it as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from precision.checking.features import features_of
+from precision.checking.guard import Guard
+from precision.checking.kernel import Broken, Kernel, Unsupported, first_line
+from precision.checking.problems import CheckProblem
+from precision.checking.result import Outcome, Row
+from precision.checking.rule import Judgement, judge
+from precision.checking.truth import Truth, Values, truth_of, yardstick_of
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The rows of a problem; `failed` is the truth and the values of the first call that was wrong, if any."""
+
+    rows: tuple[Row, ...]
+    failed: tuple[Truth, Values] | None = None
+
+
+class Bench:
+    """Puts one kernel on problems in one dtype."""
+
+    def __init__(self, kernel: Kernel, dtype: str, device: torch.device, backward: bool, seeds: int) -> None:
+        self.kernel, self.dtype, self.device = kernel, dtype, device
+        self._backward, self._seeds = backward, seeds
+
+    def attempt(self, problem: CheckProblem) -> Trial:
+        """Call the kernel on the problem's inputs, up to the first that goes wrong."""
+        rows: list[Row] = []
+        for seed in range(1 if problem.beyond else self._seeds):
+            truth = truth_of(problem, self.dtype, seed, self.device)
+            rows, values = self._call(truth)
+            if values is not None and _has_failed(rows):
+                return Trial(tuple(rows), (truth, values))
+            if any(row.outcome is not Outcome.OK for row in rows):
+                break
+        return Trial(tuple(rows))
+
+    def _call(self, truth: Truth) -> tuple[list[Row], Values | None]:
+        """The output, and where nothing is wrong with it, the output once more with its gradients."""
+        rows, values = self._run(truth, "out", lambda: Values(self.kernel.forward(truth.call.x)))
+        if not (self._backward and truth.problem.backward) or values is None or _has_failed(rows):
+            return rows, values
+        again, both = self._run(
+            truth, "dq, dk, dv", lambda: Values(*self.kernel.gradients(truth.call.x, truth.call.do))
+        )
+        return ([*rows, *again], values) if both is None else (again, both)
+
+    def _run(self, truth: Truth, tensors: str, call: Callable[[], Values]) -> tuple[list[Row], Values | None]:
+        guard = Guard([truth.call])
+        try:
+            with torch.no_grad():
+                values = call()
+        except Exception as error:  # a kernel may raise anything
+            guard.restore()
+            return [self._raised(truth, tensors, error)], None
+        written = guard.restore()  # before anything is computed from the inputs
+        rows = list(self._judged(truth, values))
+        if written:
+            rows.append(self._row(truth, "out", Outcome.FAIL, "it writes to its inputs"))
+        return rows, values
+
+    def _judged(self, truth: Truth, values: Values) -> Iterator[Row]:
+        yardsticks = yardstick_of(truth.problem, self.dtype, self.device)
+        for judgement in judge(values, truth, yardsticks):
+            note = (
+                _limit(judgement, values[judgement.tensor], truth)
+                if truth.problem.beyond
+                else ", ".join(judgement.faults)
+            )
+            bad = Outcome.LIMIT if truth.problem.beyond else Outcome.FAIL
+            yield Row(
+                self.dtype,
+                truth.problem.name,
+                judgement.tensor,
+                bad if note else Outcome.OK,
+                judgement.max_abs,
+                judgement.max_allowed,
+                judgement.rms,
+                judgement.rms_allowed,
+                judgement.bias,
+                judgement.bias_allowed,
+                judgement.not_finite,
+                note,
+            )
+
+    def _raised(self, truth: Truth, tensor: str, error: Exception) -> Row:
+        said = (
+            first_line(error)
+            if isinstance(error, Unsupported | Broken)
+            else f"{type(error).__name__}: {first_line(error)}"
+        )
+        what = " and ".join(features_of(truth.call))
+        if isinstance(error, Unsupported):
+            note = f"no backward: {said}" if tensor != "out" else f"{what} refused: {said}"
+            return self._row(truth, tensor, Outcome.REFUSED, note)
+        if truth.problem.may_be_refused:
+            return self._row(truth, tensor, Outcome.OK, f"refused: {said}")
+        if truth.problem.beyond:
+            return self._row(truth, tensor, Outcome.REFUSED, f"refused {truth.problem.beyond}: {said}")
+        if isinstance(error, Broken) or not what:
+            return self._row(truth, tensor, Outcome.FAIL, said)
+        return self._row(truth, tensor, Outcome.REFUSED, f"{what} refused: {said}")
+
+    def _row(self, truth: Truth, tensor: str, outcome: Outcome, note: str) -> Row:
+        return Row(self.dtype, truth.problem.name, tensor, outcome, note=note)
+
+
+def _has_failed(rows: list[Row]) -> bool:
+    return any(row.outcome is Outcome.FAIL for row in rows)
+
+
+def _limit(judgement: Judgement, found: Tensor, truth: Truth) -> str:
+    """What is not as it should be beyond the format, empty where all is."""
+    tensor, where = judgement.tensor, truth.problem.beyond
+    if judgement.not_finite:
+        return f"{tensor} is NaN or infinite {where}"
+    if judgement.faults:
+        return f"{tensor} is further off than rounding {where}"
+    lost = truth.values[tensor].isnan() & found.isfinite()
+    if tensor == "out" and bool(lost.any()):
+        return f"a NaN is lost {where}"
+    masked = found[~truth.kept] if tensor == "out" else found[:0]
+    if bool((masked != 0).any()):
+        return f"out is {'NaN' if bool(masked.isnan().any()) else 'not 0'} {where}"
+    return ""

@@ -1,0 +1,177 @@
+"""What is true of one call of a problem: its right values, and how far right kernels may be from them.
+
+Everything here depends on the problem alone, so it is made once a process and shared by all kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from precision.backends.eager import Eager
+from precision.checking.kernel import Kernel
+from precision.checking.problems import Call, CheckProblem
+from precision.formats import Format, find_format
+from precision.numerics.bounds import Sensitivity, Sizes
+from precision.numerics.gradients import Gradients
+from precision.numerics.incidence import fully_masked_rows
+from precision.numerics.reference import Reference, attend
+from precision.operands import Operands
+
+TENSORS = ("out", "dq", "dk", "dv")
+
+# The shortest chunk over which a kernel may add up gradients in the dtype: the smallest tile of tensor cores.
+_CHUNK = 16
+
+# Of a difference quotient: its own error is of the order of the square.
+_STEP = 1e-4
+
+# The yardstick is pooled over three inputs, and over more where a problem has few rows to pool over.
+_INPUTS, _ROWS, _MOST_INPUTS = 3, 200, 8
+
+
+def _eager(q: Tensor, k: Tensor, v: Tensor, **keywords: Any) -> Tensor:
+    keywords.pop("enable_gqa", None)
+    return Eager().attend(Operands(q, k, v, **keywords))
+
+
+YARDSTICK = Kernel(_eager, frozenset(("attn_mask", "is_causal", "scale", "enable_gqa")), frozenset())
+
+
+@dataclass(frozen=True)
+class Values:
+    """out and, where there is a backward pass, dq, dk and dv; of a kernel, or right ones in fp64."""
+
+    out: Tensor
+    gradients: Gradients | None = None
+
+    def __getitem__(self, tensor: str) -> Tensor:
+        found = self.out if tensor == "out" else getattr(self.gradients, tensor)
+        assert isinstance(found, Tensor)
+        return found
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of what is there."""
+        return TENSORS if self.gradients is not None else TENSORS[:1]
+
+
+class Truth:
+    """One call of a problem with its fp64 values and error sizes; each is made when it is first asked for."""
+
+    def __init__(self, problem: CheckProblem, dtype: str, seed: int, device: torch.device) -> None:
+        self.problem = problem
+        self.format: Format = find_format(dtype)
+        self.seed = seed
+        self.call: Call = problem.make(dtype, seed, device)
+
+    @cached_property
+    def right(self) -> Reference:
+        """fp64 attention of the operands as the kernel gets them."""
+        return attend(self.call.x)
+
+    @cached_property
+    def values(self) -> Values:
+        """The right out, and the right gradients where the problem has them."""
+        return Values(self.right.out, self.right.backward(self.call.do) if self.problem.backward else None)
+
+    @cached_property
+    def kept(self) -> Tensor:
+        """(B, Hq, L), the rows that see a key."""
+        return ~fully_masked_rows(self.right, self.call.x)
+
+    @cached_property
+    def accumulation(self) -> Sizes:
+        """Errors of sums in fp32 (fp64 for fp64), one standard deviation of a bounded rounding each."""
+        return self._scaled(self.sensitivity().accumulation(), self.sum_roundoff)
+
+    @cached_property
+    def chunked(self) -> Sizes:
+        """The same for gradients that are added up in the dtype, a chunk of queries or keys after the other."""
+        return self._scaled(self.sensitivity().chunked(_CHUNK), self.format.unit_roundoff)
+
+    @cached_property
+    def first_order(self) -> Sizes:
+        """The largest error of a kernel that rounds every stage to the format."""
+        return self.sensitivity().first_order(self.format.unit_roundoff, self.sum_roundoff)
+
+    @cached_property
+    def scale_slope(self) -> dict[str, Tensor]:
+        """d / d ln(scale) of each tensor, as a difference quotient in fp64."""
+        up, down = (self._under_scale(1 + step) for step in (_STEP, -_STEP))
+        return {tensor: (up[tensor] - down[tensor]) / (2 * _STEP) for tensor in up.tensors}
+
+    @cached_property
+    def eager(self) -> Values:
+        """What the same-dtype eager kernel makes of this call."""
+        if not self.problem.backward:
+            return Values(YARDSTICK.forward(self.call.x))
+        return Values(*YARDSTICK.gradients(self.call.x, self.call.do))
+
+    def _under_scale(self, factor: float) -> Values:
+        right = attend(replace(self.call.x, scale=self.call.x.scale_value * factor))
+        return Values(right.out, right.backward(self.call.do) if self.problem.backward else None)
+
+    def error(self, tensor: str, found: Tensor) -> Tensor:
+        """found - right in fp64: infinite where found is not finite, 0 where there is no right value to compare."""
+        error = (found.double() - self.values[tensor]).nan_to_num(math.inf, math.inf, -math.inf)
+        return error.masked_fill(~self.compared(tensor), 0.0)
+
+    def compared(self, tensor: str) -> Tensor:
+        """Elements with a finite right value; fully masked rows of out are a matter of convention, and left out."""
+        finite = self.values[tensor].isfinite()
+        return finite & self.kept[..., None] if tensor in ("out", "dq") else finite
+
+    @property
+    def sum_roundoff(self) -> float:
+        """u of the narrowest format in which sums may be kept: fp32, or the format itself where it is wider."""
+        return min(self.format.unit_roundoff, find_format("fp32").unit_roundoff)
+
+    def sensitivity(self) -> Sensitivity:
+        """Not kept: it holds several matrices of weights."""
+        values = self.values
+        gradients = values.gradients or self.right.backward(self.call.do)
+        return Sensitivity(self.right, self.call.do, gradients)
+
+    @staticmethod
+    def _scaled(sizes: Sizes, factor: float) -> Sizes:
+        return Sizes(*(factor * getattr(sizes, name) for name in TENSORS))
+
+
+@lru_cache(maxsize=4096)
+def truth_of(problem: CheckProblem, dtype: str, seed: int, device: torch.device) -> Truth:
+    """The truth of one call; the same object for the same arguments."""
+    return Truth(problem, dtype, seed, device)
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """The error of same-dtype eager for one tensor, pooled over several inputs; not finite where eager is not."""
+
+    max_abs: float
+    rms: float
+
+
+@lru_cache(maxsize=4096)
+def yardstick_of(problem: CheckProblem, dtype: str, device: torch.device) -> dict[str, Yardstick]:
+    """The yardstick of each tensor; beyond the format, where eager may do anything, an infinite one."""
+    if problem.beyond and problem.few_roundings:
+        return dict.fromkeys(TENSORS, Yardstick(math.inf, math.inf))
+    shape = problem.shape
+    rows = shape.batch * shape.q_heads * min(shape.q_len, shape.kv_len)
+    inputs = min(_MOST_INPUTS, max(_INPUTS, math.ceil(_ROWS / max(rows, 1))))
+    truths = [truth_of(problem, dtype, seed, device) for seed in range(inputs)]
+    return {
+        tensor: _pool([truth.error(tensor, truth.eager[tensor]) for truth in truths])
+        for tensor in truths[0].values.tensors
+    }
+
+
+def _pool(errors: list[Tensor]) -> Yardstick:
+    largest = max(float(error.abs().max()) for error in errors)
+    return Yardstick(largest, math.sqrt(sum(float(error.square().mean()) for error in errors) / len(errors)))

@@ -1,0 +1,145 @@
+"""Wrong masks and alignments."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.kernels.catalogue import wrong
+from tests.kernels.parts import apply_mask, attend, causal, softmax, wide
+
+
+@wrong(says="bottom-right aligned")
+def causal_bottom_right(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        if is_causal:
+            return scores.masked_fill(~causal(scores, first_row=max(0, scores.shape[-1] - scores.shape[-2])), -math.inf)
+        return apply_mask(scores, attn_mask, is_causal)
+
+    return attend(q, k, v, masked=masked, **call)
+
+
+def _shifted(shift: int) -> Any:
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        if is_causal:
+            seen = causal(scores, first_row=shift)
+            seen[:, 0] = True
+            return scores.masked_fill(~seen, -math.inf)
+        return apply_mask(scores, attn_mask, is_causal)
+
+    return masked
+
+
+@wrong(says="leaves out the diagonal")
+def causal_without_diagonal(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    return attend(q, k, v, masked=_shifted(-1), **call)
+
+
+@wrong(says="key i + 1")
+def causal_with_next_key(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    return attend(q, k, v, masked=_shifted(1), **call)
+
+
+@wrong(says="is_causal is ignored")
+def causal_ignored(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, **call: Any) -> Tensor:
+    return attend(q, k, v, **call)
+
+
+@wrong(says="is_causal is ignored")
+def causal_only_for_squares(q: Tensor, k: Tensor, v: Tensor, is_causal: bool = False, **call: Any) -> Tensor:
+    return attend(q, k, v, is_causal=is_causal and q.shape[2] == k.shape[2], **call)
+
+
+@wrong(says="looks causal")
+def always_causal(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    return attend(q, k, v, attn_mask=attn_mask, **{**call, "is_causal": attn_mask is None})
+
+
+@wrong()
+def causal_by_blocks(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """A block of 16 x 16 on the diagonal is kept whole."""
+
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        if is_causal:
+            row, key = torch.arange(scores.shape[-2])[:, None] // 16, torch.arange(scores.shape[-1]) // 16
+            return scores.masked_fill(key > row, -math.inf)
+        return apply_mask(scores, attn_mask, is_causal)
+
+    return attend(q, k, v, masked=masked, **call)
+
+
+@wrong(says="inverted")
+def boolean_mask_inverted(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = ~attn_mask
+    return attend(q, k, v, attn_mask=attn_mask, **call)
+
+
+@wrong(says="added as 0 and 1")
+def boolean_mask_added(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    if attn_mask is not None:
+        attn_mask = attn_mask.to(q.dtype)
+    return attend(q, k, v, attn_mask=attn_mask, **call)
+
+
+@wrong(says="before the scale")
+def mask_before_scale(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, scale: float | None = None, **call: Any
+) -> Tensor:
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        attn_mask = wide(attn_mask) * factor
+    return attend(q, k, v, attn_mask=attn_mask, scale=scale, **call)
+
+
+@wrong(says="is ignored")
+def mask_ignored(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    return attend(q, k, v, **call)
+
+
+@wrong(says="only the -inf")
+def bias_ignored(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        attn_mask = attn_mask != -math.inf
+    return attend(q, k, v, attn_mask=attn_mask, **call)
+
+
+@wrong(says="first sequence")
+def mask_of_first_sequence(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    if attn_mask is not None and attn_mask.dim() == 4:
+        attn_mask = attn_mask[:1]
+    return attend(q, k, v, attn_mask=attn_mask, **call)
+
+
+@wrong(says="first head")
+def mask_of_first_head(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    if attn_mask is not None and attn_mask.dim() == 4:
+        attn_mask = attn_mask[:, :1]
+    return attend(q, k, v, attn_mask=attn_mask, **call)
+
+
+@wrong(says="-10000 added, not -inf")
+def mask_of_minus_ten_thousand(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        return apply_mask(scores, attn_mask, is_causal).clamp_min(-1e4)
+
+    def softly(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            return scores + (~attn_mask) * -1e4
+        return apply_mask(scores, attn_mask, is_causal)
+
+    return attend(q, k, v, masked=softly, **call)
+
+
+@wrong()
+def mask_after_softmax(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """Masked weights are zeroed and the others not normalised again."""
+    held: dict[str, Tensor] = {}
+
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        held["kept"] = apply_mask(torch.zeros_like(scores), attn_mask, is_causal) > -math.inf
+        finite = apply_mask(scores, attn_mask, is_causal)
+        return scores.where(~held["kept"], finite)
+
+    return attend(q, k, v, masked=masked, weights=lambda scores: softmax(scores) * held["kept"], **call)

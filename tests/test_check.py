@@ -1,0 +1,235 @@
+"""`precision check` as people use it: targets, verdicts, limits, reproduction, page, JSON, the pytest helper."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from precision.checking.api import check
+from precision.checking.kernel import Kernel
+from precision.checking.page import write_page
+from precision.checking.render import render
+from precision.checking.result import CheckResult, Outcome, Verdict
+from precision.errors import UsageError
+from precision.testing import assert_accurate
+from tests.kernels.parts import attend
+from tests.kernels.right import eager_same_dtype, forward_only
+
+FILE = """
+import math
+
+
+def attention(q, k, v, is_causal=False):
+    scores = q.float() @ k.float().mT / {divisor}
+    if is_causal:
+        scores = scores.masked_fill(scores.new_ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
+    return (scores.softmax(-1) @ v.float()).to(q.dtype)
+"""
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> tuple[CheckResult, str]:
+    """A file whose kernel divides by d_k, checked in full, and its target."""
+    file = tmp_path_factory.mktemp("kernels") / "mine.py"
+    file.write_text(FILE.format(divisor="q.shape[-1]"))
+    target = f"{file}:attention"
+    return check(target, dtypes=("bf16",), device="cpu"), target
+
+
+def test_a_wrong_kernel_in_a_file(failing: tuple[CheckResult, str]) -> None:
+    result, target = failing
+    assert (result.verdict, result.passed, result.kernel) == (Verdict.FAIL, False, target)
+    assert result.reasons[0] == "matches scale 1/d_k"
+    assert any(row.outcome is Outcome.FAIL and row.problem == "plain" for row in result.rows)
+
+
+def test_the_reproduction_is_small_and_shows_the_error(failing: tuple[CheckResult, str]) -> None:
+    result, _ = failing
+    lines = [line for line in result.reproduction.splitlines() if line]
+    assert len(lines) <= 12
+    ran = subprocess.run([sys.executable, "-c", result.reproduction], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert float(ran.stdout.split(":")[-1]) > 0.01
+    assert "q_len=1" in result.reproduction or "kv_len=2" in result.reproduction  # shrunk
+
+
+def test_json_has_a_verdict_and_rows(failing: tuple[CheckResult, str]) -> None:
+    result, _ = failing
+    read = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert (read["verdict"], read["level"]) == ("fail", "fail")
+    assert len(read["rows"]) == len(result.frame) == len(result.rows) > 50
+    assert set(read["rows"][0]) == set(result.frame.columns)
+
+
+def test_the_page_holds_everything(failing: tuple[CheckResult, str], tmp_path: Path) -> None:
+    result, target = failing
+    page = write_page(result, tmp_path / "new" / "folder").read_text()
+    assert page.startswith(f"# fail: `{target}`")
+    assert "matches scale 1/d_k" in page and result.reproduction in page
+    assert page.count("\n| bf16") == len(result.rows)
+    assert len((tmp_path / "new" / "folder" / "rows.csv").read_text().splitlines()) == len(result.rows) + 1
+    with pytest.raises(UsageError, match="name another folder"):
+        write_page(result, tmp_path / "new" / "folder" / "rows.csv")
+
+
+def test_the_terminal_says_the_same(failing: tuple[CheckResult, str]) -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render(failing[0]))
+    text = console.export_text()
+    assert text.startswith("FAIL")
+    assert "matches scale 1/d_k" in text and "loaded(" in text
+
+
+def test_keywords_that_are_not_taken_are_limits(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE.format(divisor="math.sqrt(q.shape[-1])"))
+    result = check(f"{file}:attention", dtypes=("fp32",), device="cpu", level="quick")
+    assert result.verdict is Verdict.PASS_WITH_LIMITS and result.passed
+    for refused in ("grouped heads", "a boolean mask", "an additive mask", "a scale"):
+        assert any(limit.startswith(f"{refused} refused: it takes no") for limit in result.limits), refused
+    assert not any("is_causal refused" in limit for limit in result.limits)
+    strict = check(f"{file}:attention", dtypes=("fp32",), device="cpu", level="quick", strict=True)
+    assert strict.verdict is Verdict.PASS_WITH_LIMITS and not strict.passed
+    assert strict.to_json()["verdict"] == "fail"
+
+
+def test_no_backward_is_a_limit_and_can_be_left_out() -> None:
+    said = [
+        check(forward_only, dtypes=("bf16",), device="cpu", level="quick", backward=b).limits for b in (True, False)
+    ]
+    assert any("no backward" in limit for limit in said[0])
+    assert not any("no backward" in limit for limit in said[1])
+
+
+def test_eager_in_fp16_has_the_limits_of_the_format() -> None:
+    result = check(eager_same_dtype, dtypes=("fp16",), device="cpu", level="quick")
+    for where in ("exceeds 65504 before the scale", "a row is fully masked", "weights are too small for the format"):
+        assert any(where in limit for limit in result.limits), where
+
+
+def test_flash_loses_a_nan_and_math_does_not() -> None:
+    def math_backend(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, **call)
+
+    default = torch.nn.functional.scaled_dot_product_attention
+    lost = "a NaN is lost where a query is NaN"
+    for kernel, loses in ((default, True), (math_backend, False)):
+        result = check(kernel, dtypes=("fp16",), device="cpu", level="quick", backward=False)
+        assert any(limit.startswith(lost) for limit in result.limits) is loses
+
+
+def test_fp64_is_checked_when_asked_for() -> None:
+    def narrow(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(q.float(), k.float(), v.float()).to(q.dtype)
+
+    assert check(attend, dtypes=("fp64",), device="cpu", level="quick").verdict is not Verdict.FAIL
+    asked = check(narrow, dtypes=("fp64",), device="cpu", level="quick")
+    assert asked.verdict is Verdict.FAIL
+    assert asked.reasons[0] == "out looks rounded to fp32: no element has more than 24 bits"
+
+
+def test_an_exception_on_ordinary_inputs_is_named() -> None:
+    def picky(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if k.shape[2] % 8:
+            raise ValueError(f"kv_len {k.shape[2]} is not a multiple of 8")
+        return attend(q, k, v)
+
+    result = check(picky, dtypes=("fp32",), device="cpu", level="quick")
+    assert result.verdict is Verdict.FAIL
+    assert any("ValueError: kv_len 65 is not a multiple of 8" in reason for reason in result.reasons)
+
+
+def test_differences_between_calls_within_rounding_are_a_limit() -> None:
+    signs = iter([1.0, -1.0] * 10_000)
+
+    def restless(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out = attend(q, k, v)
+        out.view(-1)[0] *= 1 + next(signs) * 2.0**-23
+        return out
+
+    result = check(restless, dtypes=("fp32",), device="cpu", level="quick")
+    assert result.verdict is Verdict.PASS_WITH_LIMITS, result.reasons
+    assert any(limit.startswith("two calls with the same inputs differ") for limit in result.limits)
+
+
+def test_the_number_of_threads_is_put_back() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    try:
+        check(forward_only, dtypes=("fp32",), device="cpu", level="quick")
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_helper_for_tests() -> None:
+    assert_accurate(eager_same_dtype, dtypes=("fp32",), device="cpu")
+    with pytest.raises(AssertionError, match="matches scale 1 instead"):
+        assert_accurate(lambda q, k, v: attend(q, k, v, scale=1.0), dtypes=("fp32",), device="cpu")
+    with pytest.raises(AssertionError, match="pass with limits\n- "):
+        assert_accurate(forward_only, dtypes=("fp32",), device="cpu", strict=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("no_such_file.py:attention", "there is no file"),
+        ("no_such_module_anywhere:attention", "cannot be imported"),
+        ("tests.kernels.parts:attention", "has no function 'attention'"),
+        ("tests.kernels.parts", "file.py:function"),
+        (3, "is not a function"),
+        (lambda q, k: q, "must take q, k and v"),
+        (lambda q, k, v, block_table: q, "'block_table', which a check cannot give"),
+    ],
+)
+def test_a_target_that_cannot_be_checked(target: Any, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        check(target, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "why"), [({"dtypes": ("fp8",)}, "unknown dtype"), ({"dtypes": ()}, "at least one")]
+)
+def test_dtypes_that_cannot_be_checked(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        check(attend, device="cpu", **options)
+
+
+def test_only_what_is_needed_is_passed() -> None:
+    def own_default(q: Tensor, k: Tensor, v: Tensor, scale: float = 0.5) -> Tensor:
+        return q
+
+    def required(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float) -> Tensor:
+        seen.append((is_causal, scale))
+        return attend(q, k, v, is_causal=is_causal, scale=scale)
+
+    seen: list[tuple[bool, float]] = []
+    assert Kernel.of(own_default).keywords == {"scale"}
+    check(required, dtypes=("fp32",), device="cpu", level="quick", backward=False)
+    assert seen[0] == (False, 40**-0.5)
+    assert any(causal for causal, _ in seen)
+
+
+def test_what_a_kernel_writes_to_its_inputs_is_put_back() -> None:
+    def vandal(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+        out = attend(q, k, v, **call)
+        with torch.no_grad():
+            for tensor in (q, k, v, call.get("attn_mask")):
+                if tensor is not None and 0 not in tensor.stride():
+                    tensor.zero_()
+        return out
+
+    first = check(vandal, dtypes=("bf16",), device="cpu")
+    assert first.verdict is Verdict.FAIL
+    assert all("it writes to its inputs" in reason for reason in first.reasons)
+    assert check(attend, dtypes=("bf16",), device="cpu", level="quick").verdict is not Verdict.FAIL
