@@ -75,6 +75,15 @@ def test_a_value_at_its_limit_is_none() -> None:
     assert breaches(series(1e-6), "*=1e-6") == []
 
 
+def test_a_latency_is_judged_by_its_interval() -> None:
+    intervals = [(0.9, 1.1), (0.9, 1.3), (1.25, 1.4), (1.1, 1.4), (1.3, 1.5)]
+    figures = [figure(commit, 1.2, low=low, high=high) for commit, (low, high) in enumerate(intervals)]
+    assert breaches(figures[:2], "*=1.2") == []  # the second does not tell
+    assert breaches(figures, "*=1.2") == [("c2", "limit *", 1.2)]  # nor does the fourth, and what was wrong stays so
+    assert breaches([*figures, figure(5, 1.0, low=0.9, high=1.1)], "*=1.2") == []
+    assert breaches([figure(0, 9.0, low=-math.inf, high=math.inf)], "*=1.2") == []  # a single sample tells nothing
+
+
 def test_what_was_mended_is_no_breach_and_what_came_back_is_one_since_it_came_back() -> None:
     assert breaches(series(1.0, 9.0, 1.0), "*=2") == []
     assert breaches(series(1.0, 9.0, 1.0, 8.0), "*=2") == [("c3", "limit *", 8.0)]
@@ -164,7 +173,7 @@ def write_asv(folder: Path, **changed: Any) -> Path:
         "date": 1767225600000,  # 2026-01-01
         "env_name": "virtualenv-py3.11-torch2.13.0",
         "params": {"machine": "m", "python": "3.11", "torch": "2.13.0"},
-        "result_columns": ["result", "params", "version", "started_at", "duration", "stats_ci_99_a"],
+        "result_columns": ["result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"],
         "results": {
             "latency.Forward.time_forward": [
                 [0.5, None, math.nan, 0.25],
@@ -172,7 +181,8 @@ def write_asv(folder: Path, **changed: Any) -> Path:
                 "1",
                 1767225700000,
                 1.0,
-                [-math.inf, None, None, 0.2],
+                [0.4, None, None, 0.2],
+                [0.6, None, None, 0.3],
             ],
             "error.track_plain": [[1e-7], [], "1", 1767225700000],
             "error.track_broken": [None, [], "1", 1767225700000],
@@ -198,6 +208,8 @@ def test_asv_results_are_read_and_holes_are_left_out(tmp_path: Path) -> None:
     latency = found["latency.Forward.time_forward(eager, fp32)"]
     assert (latency.commit, latency.torch, latency.machine) == ("01234567", "2.13.0", "m")
     assert (latency.date, latency.kind) == (START, "latency")
+    assert (latency.low, latency.high) == (0.4, 0.6)
+    assert found["error.track_plain()"].low is None
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,10 @@ def _read_file(path: Path) -> Iterator[Figure]:
 
 def _figures(content: dict[str, Any], name: str, result: dict[str, Any]) -> Iterator[Figure]:
     combinations = itertools.product(*result["params"])
-    for parameters, value in zip(combinations, result["result"] or [], strict=False):
+    values = result["result"] or []
+    # Only benchmarks that are sampled have intervals; after `asv run --quick` they are infinite.
+    lows, highs = (result.get(f"stats_ci_99_{end}") or [None] * len(values) for end in "ab")
+    for parameters, value, low, high in zip(combinations, values, lows, highs, strict=False):
         if value is None or math.isnan(value):
             continue
         yield Figure(
@@ -57,6 +60,8 @@ def _figures(content: dict[str, Any], name: str, result: dict[str, Any]) -> Iter
             date=_time(content["date"]),
             measured=_time(result["started_at"]),
             value=float(value),
+            low=low,
+            high=high,
         )
 
 

@@ -35,6 +35,8 @@ class Figure:
     date: datetime  # of the commit; for the store, of the run
     measured: datetime
     value: float  # seconds, bytes, an error in the unit of the tensor, or a count
+    low: float | None = None  # the interval of a latency, where its source has one
+    high: float | None = None
 
 
 def kind_of(name: str) -> Kind:

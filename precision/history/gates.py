@@ -45,8 +45,9 @@ def find_breaches(history: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFram
     """What is wrong at the newest figure of each series, with the commit that brought it: columns BREACH_COLUMNS.
 
     A value must not exceed its limit; of several limits that match, the last one counts. A non-finite count without
-    a limit must not exceed the lowest one before it. A value that is not finite is always wrong. What was wrong
-    once and is right now is no breach. Raises UsageError when a limit matches no benchmark.
+    a limit must not exceed the lowest one before it. A value that is not finite is always wrong. A latency is wrong
+    when all of its interval exceeds the limit, right when none of it does, and in between as it was before. What was
+    wrong once and is right now is no breach. Raises UsageError when a limit matches no benchmark.
     """
     judged = history.assign(allowed=_lowest_count_before(history), reason="non-finite count rose")
     for limit in limits:
@@ -59,10 +60,18 @@ def find_breaches(history: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFram
         judged.loc[meant, "reason"] = f"limit {limit.pattern}"
     infinite = ~numpy.isfinite(judged["value"])
     judged.loc[infinite, "reason"] = "not finite"
-    judged["wrong"] = infinite | (judged["value"] > judged["allowed"])
+    judged["wrong"] = infinite | _exceeds(judged)
     breaches = [_first_of_last_stretch(series) for _, series in judged.groupby(SERIES) if series["wrong"].iloc[-1]]
     found = pd.DataFrame(breaches, columns=judged.columns)
     return found.sort_values(["date", "benchmark"])[BREACH_COLUMNS].reset_index(drop=True)
+
+
+def _exceeds(judged: pd.DataFrame) -> pd.Series[bool]:
+    """Whether each figure is above what is allowed; one whose interval does not tell is as the one before it."""
+    low, high = (judged[end].astype(float).fillna(judged["value"]) for end in ("low", "high"))
+    known = pd.Series(numpy.where(low > judged["allowed"], 1.0, numpy.nan), index=judged.index)
+    known = known.mask(high <= judged["allowed"], 0.0)
+    return known.groupby([judged[name] for name in SERIES]).ffill().fillna(0.0) > 0
 
 
 def _lowest_count_before(history: pd.DataFrame) -> pd.Series[float]:

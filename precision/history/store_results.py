@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -45,4 +46,10 @@ def _figures(run: RunRecord, frame: pd.DataFrame) -> Iterator[Figure]:
                 date=started,
                 measured=started,
                 value=float(row[column]),
+                low=_end(row, f"{column}_low"),
+                high=_end(row, f"{column}_high"),
             )
+
+
+def _end(row: dict[Hashable, Any], name: str) -> float | None:
+    return None if pd.isna(row.get(name)) else float(row[name])

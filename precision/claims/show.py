@@ -1,0 +1,41 @@
+"""Findings on a terminal: a table of several, or one in full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+import rich
+
+from precision.claims.run import Finding
+from precision.claims.write import LedgerPaths
+from precision.records.show import render as render_frame
+
+
+def render(findings: Sequence[Finding], written: LedgerPaths | None = None) -> None:
+    """Print the findings; one alone is shown with all its measured values. `written` tells where its figure is."""
+    if len(findings) == 1:
+        _render_one(findings[0], written)
+    else:
+        render_frame(pd.DataFrame([_row(finding) for finding in findings]), "table")
+
+
+def _row(finding: Finding) -> dict[str, str]:
+    return {
+        "id": finding.id,
+        "claim": finding.sentence,
+        "expected by folklore": finding.claim.said,
+        "measured": finding.judgement.summary,
+        "verdict": finding.verdict + ("" if finding.as_expected else f" (the ledger expects {finding.claim.expected})"),
+    }
+
+
+def _render_one(finding: Finding, written: LedgerPaths | None) -> None:
+    row = _row(finding)
+    rich.print(f"[bold]{finding.id}[/bold]: {finding.sentence}")
+    rich.print(f"Source: {finding.claim.source}. Expected by folklore: {finding.claim.said}.")
+    rich.print(f"[bold]{row['verdict']}[/bold] {finding.judgement.condition}")
+    rich.print(finding.judgement.grounds)
+    render_frame(finding.seen.table(), "table")
+    if written:
+        rich.print(f"Figure: {written.figures[0]}")
