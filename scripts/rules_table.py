@@ -116,8 +116,8 @@ def page(frame: pd.DataFrame, shares: pd.DataFrame) -> str:
 
 {len(wrong)} pairs of a wrong kernel and a dtype in which it is wrong ({wrong["kernel"].nunique()} kernels, one
 fault each), and {len(right)} of a right kernel and a dtype ({right["kernel"].nunique()} kernels). Each rule sees out,
-dq, dk and dv on the same {sum(not p.beyond for p in PROBLEMS)} problems. `{OURS}` also calls a kernel again and in other ways,
-so that it alone can see state and side effects.
+dq, dk and dv on the same {sum(not p.beyond for p in PROBLEMS)} problems. `{OURS}` also calls a kernel again and in
+other ways, so that it alone can see state and side effects.
 
 ![Share of kernels flagged by each rule](figures/rules.svg)
 

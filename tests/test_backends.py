@@ -16,10 +16,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from precision.backends.backend import Absent, Attention, Refused, backends
 from precision.backends.compiling import compiling
 from precision.backends.gradient import prepare_gradients
-from precision.backends.observe import observe_kernels
 from precision.numerics.reference import attend
 from precision.operands import Operands
+from precision.sweep.memory import profile_call
 
+CPU = torch.device("cpu")
 COMPILED = ["compiled", "flex"]  # each problem costs a C++ compiler's seconds, so they get few
 TRACED = "flex[compiled=false]"  # each problem costs half a second
 VARIANTS = ["eager[scale=before]", "eager[max_subtraction=false]", "triton[max_subtraction=false]"]
@@ -245,17 +246,17 @@ def test_the_default_is_seen_to_choose() -> None:
     found = {}
     for problem in ("plain", "narrow values"):
         with backends.build("sdpa").prepare(PROBLEMS[problem](torch.float32)) as call:
-            found[problem] = observe_kernels(call)
-    assert found["plain"] == ["aten::_scaled_dot_product_flash_attention_for_cpu"]
-    assert found["narrow values"] == ["aten::_scaled_dot_product_attention_math"]
+            found[problem] = profile_call(call, CPU).operators
+    assert found["plain"] == ("_scaled_dot_product_flash_attention_for_cpu",)
+    assert found["narrow values"] == ("_scaled_dot_product_attention_math",)
 
 
 def test_inductor_is_seen_to_rewrite_plain_attention() -> None:
     with backends.build("compiled").prepare(operands(torch.float32)) as call:
         call()
-        assert observe_kernels(call) == ["aten::_scaled_dot_product_flash_attention_for_cpu"]
+        assert profile_call(call, CPU).operators == ("_scaled_dot_product_flash_attention_for_cpu",)
     with backends.build("eager").prepare(operands(torch.float32)) as call:
-        assert observe_kernels(call) == []
+        assert profile_call(call, CPU).operators == ()
 
 
 @pytest.mark.parametrize("method", ["sdpa-efficient", "sdpa-cudnn"])

@@ -11,7 +11,17 @@ from precision.report.blocks import Field, Table
 from precision.report.build import build_report
 from precision.report.lines import draw_lines
 from precision.report.rows import label_settings, width_family
-from precision.report.sections import captured, environment, gradients, head_width, holes, latency, underflow, worst
+from precision.report.sections import (
+    captured,
+    environment,
+    gradients,
+    head_width,
+    holes,
+    latency,
+    ran,
+    underflow,
+    worst,
+)
 from precision.report.source import Source
 
 
@@ -123,6 +133,14 @@ def test_gradients_say_what_ran_what_was_lost_and_what_it_cost():
     assert [row[7:] for row in ran.rows] == [(0, 3e-3, None), (4, 6e-3, "2.00 × [2.00, 2.00]")]
     assert holes_.rows == (("flex", 1, "refused: no backward pass on a CPU"),)
     assert gradients.make_section(Source(RECORD, make_frame_of(make_row()))) is None
+
+
+def test_what_ran_is_grouped_by_method_and_operator():
+    rows = [make_row(method="sdpa", ran=name, dtype=dtype) for name, dtype in (("flash", "fp16"), ("math", "fp32"))]
+    section = ran.make_section(Source(RECORD, make_frame_of(*rows, make_row(ran=""))))
+    assert section.sentences == ("Torch chose between several kernels for sdpa.",)
+    assert table_of(section).rows == (("sdpa", "flash", 1, "fp16"), ("sdpa", "math", 1, "fp32"))
+    assert ran.make_section(Source(RECORD, make_frame_of(make_row()))) is None
 
 
 def test_growth_over_d_k():

@@ -18,7 +18,7 @@ from precision.operands import Operands
 class Compiled(Eager):
     """torch.compile of eager: Inductor rewrites the plain form into SDPA, and fuses the others in fp32.
 
-    So its rounding, overflow and NaN are those of another kernel than eager's; `observe_kernels` tells which.
+    So its rounding, overflow and NaN are those of another kernel than eager's; the column `ran` tells which.
     """
 
     @contextmanager

@@ -20,7 +20,7 @@ from precision.operands import Operands
 @backends.register("sdpa")
 @dataclass(frozen=True)
 class Sdpa:
-    """SDPA as users call it: torch chooses the backend, and `observe_kernels` tells which."""
+    """SDPA as users call it: torch chooses the backend, and the column `ran` tells which."""
 
     max_subtraction: ClassVar[bool] = True
 

@@ -22,8 +22,6 @@ from precision.checking.truth import Truth, truth_of, yardstick_of
 from precision.numerics.metrics import ulp
 from precision.operands import Operands
 
-_UNUSUAL_SEED = 917_263_541  # one that a kernel which seeds the generator does not use
-
 
 class Invariances:
     """Checks of one kernel in one dtype, on two inputs of the plain problem."""
@@ -45,7 +43,6 @@ class Invariances:
             "head-order": self._head_order,
             "default-scale": self._default_scale,
             "another-mask": self._another_mask,
-            "torch-state": self._torch_state,
         }
         if self._backward:
             checks["two-graphs"] = self._two_graphs
@@ -139,16 +136,6 @@ class Invariances:
         if first and not second:
             yield "a mask is wrong after another of the same shape: something is kept between calls"
 
-    def _torch_state(self) -> Iterator[str]:
-        with torch.random.fork_rng():
-            torch.manual_seed(_UNUSUAL_SEED)
-            before = _state()
-            self._forward(self._first.call.x)
-            after = _state()
-        for name, value in after.items():
-            if value != before[name]:
-                yield f"it changes torch's {name}"
-
     def _two_graphs(self) -> Iterator[str]:
         """Two forward passes, then their backward passes: what the first one saved must still be its own."""
         calls = [self._first.call, self._second.call]
@@ -163,14 +150,3 @@ class Invariances:
                 if self._is_wrong(gradient, truth, tensor):
                     yield f"{tensor} is wrong when another forward pass comes before the backward pass"
                     return
-
-
-def _state() -> dict[str, object]:
-    return {
-        "random state": torch.random.get_rng_state().tolist(),
-        "default dtype": torch.get_default_dtype(),
-        "gradient mode": torch.is_grad_enabled(),
-        "number of threads": torch.get_num_threads(),
-        "float32 matmul precision": torch.get_float32_matmul_precision(),
-        "deterministic mode": torch.are_deterministic_algorithms_enabled(),
-    }

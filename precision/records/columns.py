@@ -77,6 +77,7 @@ COLUMNS: tuple[Column, ...] = (
     _identity("d_k", int, "width of q and k per head"),
     _identity("d_v", int, "width of v per head"),
     _identity("seed", int, "seed of the inputs"),
+    _identity("ran", str, "torch's attention operators that ran; empty for plain operations and other libraries"),
     _identity("device", str, "where it ran: cpu or cuda"),
     *_errors("out", "against fp64 attention of the rounded inputs (what the kernel did)", "errors"),
     *_errors("out_total", "against fp64 attention of the unrounded inputs (what the format did, too)", "total errors"),

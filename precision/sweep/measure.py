@@ -22,7 +22,7 @@ from precision.spec import Spec
 from precision.sweep.error_cells import error_cells
 from precision.sweep.gradients import measure_gradients
 from precision.sweep.grid import Task
-from precision.sweep.memory import measure_peak_memory
+from precision.sweep.memory import profile_call
 from precision.sweep.stopwatch import Stopwatch
 from precision.sweep.truth import Truth, TruthMaker
 from precision.sweep.turns import Turn, sample_in_turns
@@ -64,11 +64,20 @@ class Bench:
             with backend.prepare(truth.inputs.rounded) as call, self._watch.timing("kernels"):
                 out, first = time_first(call, self._device)
                 _require_shape(out, truth)
-                peak_memory = measure_peak_memory(call, self._device)
+                profiled = profile_call(call, self._device)
         except Exception as error:  # any kernel may raise anything, and the run goes on
             return _hole(cells, error)
-        cost = {"latency_first": first, "peak_memory": peak_memory, "threads": torch.get_num_threads()}
-        return Row({**cells, "status": Status.OK, **self._judge(out, truth), **cost})
+        return Row(
+            {
+                **cells,
+                "status": Status.OK,
+                "ran": " ".join(profiled.operators),
+                **self._judge(out, truth),
+                "latency_first": first,
+                "peak_memory": profiled.peak_memory,
+                "threads": torch.get_num_threads(),
+            }
+        )
 
     def _judge(self, out: Tensor, truth: Truth) -> dict[str, Cell]:
         arithmetic, total = truth.arithmetic, truth.total

@@ -1,0 +1,39 @@
+"""torch's global state: a kernel must leave it as it found it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+# One that a kernel which seeds the generator does not use.
+_UNUSUAL_SEED = 917_263_541
+
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "gradient mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "float32 matmul precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "deterministic mode": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+}
+
+
+@contextmanager
+def watch_torch_state() -> Iterator[Callable[[], list[str]]]:
+    """A context that yields a function: what has changed since it began, in words. Everything is put back at its end."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_UNUSUAL_SEED)
+        random_state = torch.random.get_rng_state()
+        before = {name: get() for name, (get, _) in _SETTINGS.items()}
+
+        def changed() -> list[str]:
+            names = [name for name, (get, _) in _SETTINGS.items() if get() != before[name]]
+            return names if torch.equal(torch.random.get_rng_state(), random_state) else [*names, "random state"]
+
+        try:
+            yield changed
+        finally:
+            for name, (_, put) in _SETTINGS.items():
+                put(before[name])
