@@ -99,9 +99,14 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 def paint(shares: pd.DataFrame, canvas: Figure) -> None:
     """Two bars a rule: found of the wrong, refused of the right."""
-    long = shares[["all wrong", "right (false alarms)"]].mul(100).reset_index().melt("rule", value_name="%")
+    long = (
+        shares[["all wrong", "right (false alarms)"]]
+        .mul(100)
+        .reset_index()
+        .melt("rule", var_name="kernels", value_name="%")
+    )
     axes = canvas.subplots()
-    seaborn.barplot(long, x="%", y="rule", hue="variable", palette="colorblind", ax=axes)
+    seaborn.barplot(long, x="%", y="rule", hue="kernels", palette="colorblind", ax=axes)
     axes.set(xlabel="kernels that the rule flags, %", ylabel="", xlim=(0, 100))
     axes.legend(title="", loc="lower right")
 

@@ -17,6 +17,7 @@ from precision.checking.limits import list_limits
 from precision.checking.problems import PROBLEMS, CheckProblem, find_problem
 from precision.checking.reproduce import reproduce
 from precision.checking.result import CheckResult, Outcome, Row, Verdict
+from precision.checking.torch_state import watch_torch_state
 from precision.checking.trial import Bench, Trial
 from precision.errors import UsageError
 from precision.formats import find_format
@@ -73,9 +74,11 @@ class _Check:
 
     def run(self, dtypes: Sequence[str], strict: bool) -> CheckResult:
         begin = time.perf_counter()
-        with one_thread(self.device):  # and kernels repeat bit for bit
+        with one_thread(self.device), watch_torch_state() as changed:  # one thread repeats bit for bit
             for dtype in dtypes:
                 self._run_dtype(dtype)
+            for what in changed():
+                self.rows.append(Row(dtypes[-1], "torch-state", "out", Outcome.FAIL, note=f"it changes torch's {what}"))
             if self.level == "full" and "fp64" not in dtypes and not self.failures:
                 self._probe_fp64()
             reasons = diagnose(self.rows, [trial.failed for _, _, trial in self.failures if trial.failed])

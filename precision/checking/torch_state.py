@@ -22,7 +22,7 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
 
 @contextmanager
 def watch_torch_state() -> Iterator[Callable[[], list[str]]]:
-    """A context that yields a function: what has changed since it began, in words. Everything is put back at its end."""
+    """A context that yields a function which names what has changed since; everything is put back at its end."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_UNUSUAL_SEED)
         random_state = torch.random.get_rng_state()

@@ -79,6 +79,12 @@ def seeds_the_generator(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return attend(q, k, v, **call)
 
 
+@wrong(says="float32 matmul precision")
+def lowers_the_precision_of_products(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    torch.set_float32_matmul_precision("medium")
+    return attend(q, k, v, **call)
+
+
 class _Saved(torch.autograd.Function):
     """Saves the weights in a global place: the last forward pass wins."""
 
