@@ -125,7 +125,9 @@ def test_the_skip_link_leads_to_the_verdict(page):
 def test_headings_and_contents_agree(page):
     driver = page(1280, "light")
     levels = driver.execute_script("return [...document.querySelectorAll('h1, h2, h3')].map(at => at.tagName)")
-    assert levels == ["H1"] + ["H2"] * 10
+    links = driver.execute_script("return document.querySelectorAll('nav a').length")
+    assert links > 5
+    assert levels == ["H1"] + ["H2"] * links
     assert driver.execute_script(
         "return [...document.querySelectorAll('nav a')].every(at => document.querySelector(at.getAttribute('href')))"
     )
