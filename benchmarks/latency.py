@@ -18,7 +18,7 @@ class _Latency:
     # it does not count what others do in between.
     timer = time.process_time if cases.ONE_THREAD else time.perf_counter
     number = 1
-    repeat = (10, 30, 2.0)
+    repeat = (10, 200, 1.0)  # long beside the bursts of work that others do
     rounds = 2
     warmup_time = 0.1
 
