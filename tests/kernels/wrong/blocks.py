@@ -35,8 +35,7 @@ def at_most_1024_keys(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
 
 @wrong(says="first wrong key 4096")
 def at_most_4096_keys(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
-    blocks = lambda kv_len, block: even_blocks(min(kv_len, 4096), block)  # noqa: E731
-    return online(q, k, v, block=512, blocks=blocks if k.shape[2] < 10000 else None, **call)
+    return online(q, k, v, block=512, blocks=lambda kv_len, block: even_blocks(min(kv_len, 4096), block), **call)
 
 
 @wrong(says="count twice")
@@ -107,6 +106,6 @@ def width_in_steps_of_16(q: Tensor, k: Tensor, v: Tensor, scale: float | None = 
 
 @wrong()
 def window_of_1024_keys(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
-    if attn_mask is None and 1024 < k.shape[2] < 10000:
+    if attn_mask is None and k.shape[2] > 1024:
         k, v = k[:, :, -1024:], v[:, :, -1024:]
     return attend(q, k, v, attn_mask, **call)

@@ -122,14 +122,11 @@ def mask_of_first_head(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None
 @wrong(says="-10000 added, not -inf")
 def mask_of_minus_ten_thousand(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
-        return apply_mask(scores, attn_mask, is_causal).clamp_min(-1e4)
-
-    def softly(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
         if attn_mask is not None and attn_mask.dtype == torch.bool:
             return scores + (~attn_mask) * -1e4
         return apply_mask(scores, attn_mask, is_causal)
 
-    return attend(q, k, v, masked=softly, **call)
+    return attend(q, k, v, masked=masked, **call)
 
 
 @wrong()

@@ -128,7 +128,7 @@ def rescaled_once_too_often(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Ten
     return online(q, k, v, block=32, step=step, **call)
 
 
-@wrong("fp32", says="")
+@wrong("fp32")
 def rescaling_skipped_below_a_threshold(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     """Small rises of the maximum are taken for none, although the new weights use the new maximum."""
 

@@ -84,12 +84,7 @@ def exponential_by_cubic(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor
         power = torch.exp2(whole) * (1 + fraction * (0.62 + fraction * (0.27 + 0.08 * fraction)))
         return power / power.sum(-1, keepdim=True)
 
-    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
-        from tests.kernels.parts import apply_mask
-
-        return apply_mask(scores, attn_mask, is_causal)
-
-    return attend(q, k, v, weights=weights, masked=masked, **call)
+    return attend(q, k, v, weights=weights, **call)
 
 
 @wrong("fp32")
@@ -113,6 +108,6 @@ def small_weights_dropped(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tenso
     return attend(q, k, v, weights=weights, **call)
 
 
-@wrong(says="")
+@wrong()
 def normalised_over_queries(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return attend(q, k, v, weights=lambda scores: wide(scores).mT.softmax(-1).mT.nan_to_num(), **call)

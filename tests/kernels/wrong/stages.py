@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.kernels.catalogue import NARROW, wrong
-from tests.kernels.parts import attend, default_scale, online, softmax, wide
+from tests.kernels.parts import apply_mask, attend, default_scale, online, softmax, wide
 
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -98,8 +98,6 @@ def scores_in_bf16(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, 
 
 
 def _narrow_scores(factor: float) -> Any:
-    from tests.kernels.parts import apply_mask
-
     def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
         return apply_mask(rounded(scores, torch.bfloat16) * factor, attn_mask, is_causal)
 
