@@ -2,12 +2,14 @@
 
     python scripts/latency_check.py reports/history/latency.md
 
-Its figures depend on what else the machine does, so they are a report and not a test.
+Its figures depend on what else the machine does, so they are a report and not a test. On a machine that others use
+too, put `nice -n -20 taskset -c 1` before it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -41,8 +43,8 @@ TURNS = 31  # of the two timers, next to each other so that the machine's other 
 
 PAGE = """# Latency figures that can be trusted
 
-Measured by `python scripts/latency_check.py` with torch {torch}, {cpu}, {threads} thread(s) of {cores} cores.
-{warnings}
+Measured by `python scripts/latency_check.py` with torch {torch}, {cpu}, {threads} thread(s) of {cores} cores;
+niceness {niceness}, pinned to {pinned} core(s). {warnings}
 
 ## The same callable, timed twice
 
@@ -181,6 +183,8 @@ def main() -> None:
     warned = f"{len(seen)} warnings of noise or drift in {2 * COMPARISONS} comparisons."
     text = PAGE.format(
         **observe_environment(CPU),
+        niceness=os.nice(0),
+        pinned=len(os.sched_getaffinity(0)),
         warnings="\n".join([warned, *warn_of_threads(), *warn_of_others(before, read_cpu_use())]),
         agreement=agreement.to_markdown(index=False, floatfmt=".3g"),
         largest=agreement["difference, %"].abs().max() / 100,

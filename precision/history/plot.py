@@ -9,7 +9,7 @@ import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from precision.history.figures import SERIES
 from precision.report.theme import MUTED, draw_svg, log_axis, palette
@@ -43,8 +43,7 @@ def draw_history(history: pd.DataFrame, breaches: pd.DataFrame) -> str:
             for axes, version in zip(row, versions, strict=True):
                 _paint_panel(axes, lines[(lines["kind"] == kind) & (lines["torch"] == version)], colours)
             row[0].set_ylabel(_KINDS[kind])
-            if kind != "nonfinite":  # counts may be 0
-                log_axis(row[0], "y")
+            _scale(row[0], kind, lines.loc[lines["kind"] == kind, "shown"])
         for axes, version in zip(panels[0], versions, strict=True):
             axes.set_title(f"torch {version}")
         for axes in panels[-1]:
@@ -75,3 +74,12 @@ def _paint_panel(axes: Axes, lines: pd.DataFrame, colours: dict[str, tuple[float
     if not wrong.empty:
         seaborn.lineplot(wrong, hue="benchmark", palette=colours, estimator=None, **common)
     axes.set(xlabel="", ylabel="")
+
+
+def _scale(axes: Axes, kind: str, shown: pd.Series[float]) -> None:
+    """Whole numbers for counts, from 0 to 1 at least; a logarithmic axis for what spans a decade."""
+    if kind == "nonfinite":
+        axes.set_ylim(-0.05 * max(shown.max(), 1), 1.1 * max(shown.max(), 1))
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    elif shown.max() > 10 * shown.min():
+        log_axis(axes, "y")
