@@ -165,13 +165,12 @@ def yardstick_of(problem: CheckProblem, dtype: str, device: torch.device) -> dic
     shape = problem.shape
     rows = shape.batch * shape.q_heads * min(shape.q_len, shape.kv_len)
     inputs = min(_MOST_INPUTS, max(_INPUTS, math.ceil(_ROWS / max(rows, 1))))
-    truths = [truth_of(problem, dtype, seed, device) for seed in range(inputs)]
-    return {
-        tensor: _pool([truth.error(tensor, truth.eager[tensor]) for truth in truths])
-        for tensor in truths[0].values.tensors
-    }
-
-
-def _pool(errors: list[Tensor]) -> Yardstick:
-    largest = max(float(error.abs().max()) for error in errors)
-    return Yardstick(largest, math.sqrt(sum(float(error.square().mean()) for error in errors) / len(errors)))
+    largest: dict[str, list[float]] = {}
+    mean_square: dict[str, list[float]] = {}
+    for seed in range(inputs):
+        truth = Truth(problem, dtype, seed, device)  # not kept: only the sizes of its errors are
+        for tensor in truth.values.tensors:
+            error = truth.error(tensor, truth.eager[tensor])
+            largest.setdefault(tensor, []).append(float(error.abs().max()))
+            mean_square.setdefault(tensor, []).append(float(error.square().mean()))
+    return {t: Yardstick(max(largest[t]), math.sqrt(sum(mean_square[t]) / inputs)) for t in largest}
