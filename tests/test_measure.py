@@ -21,6 +21,7 @@ from precision.operands import Operands
 from precision.problem import Problem, Shape
 from precision.records.row import Row, Status
 from precision.records.store import Store
+from precision.sweep.environment import code_version
 from precision.sweep.grid import Task
 from precision.sweep.measure import Bench
 from precision.sweep.memory import measure_peak_memory
@@ -308,6 +309,20 @@ def test_inputs_larger_than_the_machine_are_refused_before_anything_is_made(tmp_
     with pytest.raises(precision.UsageError, match=r"'big'.*GiB"):
         execute(str(config), store=tmp_path / "s.sqlite")
     assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_the_code_version_follows_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of other code must not be taken for those of this one, wherever the code differs."""
+    for name in ("__init__.py", "formats.py", "deep/inside.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("one = 1\n")
+    monkeypatch.setattr(precision, "__file__", str(tmp_path / "__init__.py"))
+    seen = [code_version()]
+    for name in ("formats.py", "deep/inside.py"):
+        (tmp_path / name).write_text("one = 2\n")
+        seen.append(code_version())
+    assert len(set(seen)) == 3
+    assert code_version() == seen[-1]
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:

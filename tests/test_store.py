@@ -100,6 +100,14 @@ def test_known_rows_are_those_of_the_same_code_and_environment_without_samples(t
     assert known["c1"].cells == {**IDENTITY, **MEASURED, "rows_nan": 2, "latency_first": 1.0}
 
 
+@pytest.mark.parametrize(("status", "known"), [("refused", True), ("absent", False), ("raised", False)])
+def test_what_was_absent_or_failed_is_tried_again(tmp_path: Path, status: str, known: bool) -> None:
+    """A library may have been installed since, and a failure may have been the machine's."""
+    with Store(tmp_path / "s.sqlite") as store:
+        store.add(new_run(store), Row({**IDENTITY, "status": status, "note": "why"}))
+        assert ("c1" in store.known_rows("code", ENVIRONMENT)) == known
+
+
 def test_a_row_is_on_disk_as_soon_as_it_is_added(tmp_path: Path) -> None:
     with Store(tmp_path / "s.sqlite") as writer, Store(tmp_path / "s.sqlite") as reader:
         run = new_run(writer)

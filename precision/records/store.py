@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from precision.errors import UsageError
 from precision.problem import digest_of
 from precision.records.columns import COLUMNS
-from precision.records.row import Cell, Row
+from precision.records.row import Cell, Row, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,12 +98,15 @@ class Store:
             )
 
     def known_rows(self, code: str, environment: Mapping[str, Any]) -> dict[str, Row]:
-        """The newest row of every case that this code measured in this environment, without its latency samples."""
+        """The newest row of every case that this code measured in this environment, without its latency samples.
+
+        Only what was measured or refused is known: what was absent may be here now, and what failed may not fail again.
+        """
         with self._mending():
             found = self._db.execute(
                 f"SELECT {', '.join('rows.' + name for name in _NAMES)} FROM rows JOIN runs ON runs.id = rows.run"
-                " WHERE runs.code = ? AND runs.fingerprint = ? ORDER BY runs.id",
-                (code, fingerprint(environment)),
+                " WHERE runs.code = ? AND runs.fingerprint = ? AND rows.status IN (?, ?) ORDER BY runs.id",
+                (code, fingerprint(environment), Status.OK, Status.REFUSED),
             ).fetchall()
         rows: dict[str, Row] = {}
         for record in found:

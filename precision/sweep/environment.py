@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,12 @@ import torch
 
 import precision
 from precision.errors import UsageError
+
+# The distributions behind the backends that torch does not bring.
+_OPTIONAL_LIBRARIES = (
+    "flash-attn", "flash-attn-3", "flashinfer-python", "jax", "jaxlib", "onnx", "onnxruntime", "sageattention",
+    "triton", "xformers",
+)  # fmt: skip
 
 
 def find_device(name: str) -> torch.device:
@@ -34,6 +42,7 @@ def observe_environment(device: torch.device) -> dict[str, Any]:
         "numpy": numpy.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
         "device": device.type,
+        "libraries": _library_versions(),
         "cpu": _cpu_model(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
@@ -58,13 +67,23 @@ def observe_environment(device: torch.device) -> dict[str, Any]:
 
 
 def code_version() -> str:
-    """The package's version and a digest of the sources on which a number in a row can depend."""
-    root = Path(precision.__file__).parent
+    """The package's version and a digest of all its sources.
+
+    All, for a list of those on which a number can depend would one day miss one, and an old row would pass for new.
+    """
     digest = hashlib.sha256()
-    for folder in ("inputs", "scores", "numerics", "backends", "sweep"):
-        for path in sorted((root / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+    for path in sorted(Path(precision.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
     return f"{precision.__version__}+{digest.hexdigest()[:12]}"
+
+
+def _library_versions() -> dict[str, str]:
+    """Versions of what optional backends run, where it is installed."""
+    versions = {}
+    for name in _OPTIONAL_LIBRARIES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def _cpu_model() -> str:
