@@ -13,7 +13,6 @@ from benchmarks import cases
 from benchmarks.solved import SolvedBackward as _SolvedBackward
 from benchmarks.solved import SolvedForward as _SolvedForward
 from precision.formats import Format
-from precision.numerics.incidence import fully_masked_rows
 from precision.numerics.metrics import Errors, measure_errors
 from precision.numerics.reference import attend
 
@@ -33,7 +32,7 @@ class Forward(_SolvedForward):
         return _finite(self._errors(), "rms", self.format)
 
     def _errors(self) -> Errors | None:
-        return measure_errors(self.out, self.right.out, self.format, ~fully_masked_rows(self.right, self.x))
+        return measure_errors(self.out, self.right.out, self.format, ~self.right.masked_rows)
 
 
 class Backward(_SolvedBackward):

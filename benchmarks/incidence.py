@@ -11,7 +11,7 @@ class Forward(_SolvedForward):
     """Rows of the output with a NaN or an infinity, of those that see a key."""
 
     def track_nonfinite(self, method: str, dtype: str, scale: str, problem: str) -> int:
-        return count_incidence(self.out, self.right, self.x).rows_nonfinite
+        return count_incidence(self.out, self.right).rows_nonfinite
 
     track_nonfinite.unit = "rows"
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import torch
 from torch import Tensor
 
-from precision.numerics.incidence import Incidence, count_incidence, fully_masked_rows
+from precision.numerics.incidence import Incidence, count_incidence
 from precision.numerics.reference import attend
 from precision.operands import Operands
 
@@ -20,7 +20,7 @@ def call(rows: int = 4, mask: Tensor | None = None) -> Operands:
 
 
 def counted(out: list[list[float]], x: Operands) -> dict[str, int]:
-    return asdict(count_incidence(torch.tensor([[out]]), attend(x), x))
+    return asdict(count_incidence(torch.tensor([[out]]), attend(x)))
 
 
 def test_right_output() -> None:
@@ -50,7 +50,7 @@ def test_masked_rows_are_counted_apart() -> None:
 def test_rows_of_the_lowest_finite_number_are_not_masked() -> None:
     mask = torch.full((4, 3), torch.finfo(torch.float32).min)
     x = call(mask=mask)
-    assert not fully_masked_rows(attend(x), x).any()
+    assert not attend(x).masked_rows.any()
     assert counted([[NAN, NAN]] * 4, x)["rows_nan"] == 4
 
 
@@ -71,10 +71,10 @@ def test_a_nan_that_became_infinite_is_not_lost() -> None:
 
 def test_without_keys_every_row_is_masked() -> None:
     x = Operands(torch.zeros(1, 2, 3, 2), torch.zeros(1, 2, 0, 2), torch.zeros(1, 2, 0, 2))
-    result = asdict(count_incidence(torch.zeros(1, 2, 3, 2), attend(x), x))
+    result = asdict(count_incidence(torch.zeros(1, 2, 3, 2), attend(x)))
     assert result == {**CLEAN, "rows_masked": 6}
 
 
 def test_nothing_to_count() -> None:
     x = call(rows=0)
-    assert asdict(count_incidence(torch.zeros(1, 1, 0, 2), attend(x), x)) == CLEAN
+    assert asdict(count_incidence(torch.zeros(1, 1, 0, 2), attend(x))) == CLEAN

@@ -19,7 +19,6 @@ from precision.checking.problems import Call, CheckProblem
 from precision.formats import Format, find_format
 from precision.numerics.bounds import Sensitivity, Sizes
 from precision.numerics.gradients import Gradients
-from precision.numerics.incidence import fully_masked_rows
 from precision.numerics.reference import Reference, attend
 from precision.operands import Operands
 
@@ -83,7 +82,7 @@ class Truth:
     @cached_property
     def kept(self) -> Tensor:
         """(B, Hq, L), the rows that see a key."""
-        return ~fully_masked_rows(self.right, self.call.x)
+        return ~self.right.masked_rows
 
     @cached_property
     def accumulation(self) -> Sizes:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from precision.numerics.reference import Reference
-from precision.operands import Operands
 
 
 @dataclass(frozen=True)
@@ -28,9 +26,9 @@ class Incidence:
     rows_nan_lost: int  # rows whose right value is NaN and whose output is all finite
 
 
-def count_incidence(out: Tensor, right: Reference, x: Operands) -> Incidence:
+def count_incidence(out: Tensor, right: Reference) -> Incidence:
     """What happened in `out`, given the fp64 reference of the same operands."""
-    masked = fully_masked_rows(right, x)
+    masked = right.masked_rows
     kept = out[~masked]  # (rows, d_v)
     nan, infinite = kept.isnan(), kept.isinf()
     expect_nan = right.out[~masked].isnan().any(-1)
@@ -47,10 +45,3 @@ def count_incidence(out: Tensor, right: Reference, x: Operands) -> Incidence:
         rows_nan_due=int(expect_nan.sum()),
         rows_nan_lost=int((expect_nan & kept.isfinite().all(-1)).sum()),
     )
-
-
-def fully_masked_rows(right: Reference, x: Operands) -> Tensor:
-    """(B, Hq, L), True where no key takes part."""
-    if x.k.shape[2] == 0:
-        return torch.ones_like(right.lse, dtype=torch.bool)
-    return right.lse == -torch.inf

@@ -39,6 +39,11 @@ class Reference:
         """(B, Hq, L), row_max + log(row_sum)."""
         return self.row_max + self.row_sum.log()
 
+    @property
+    def masked_rows(self) -> Tensor:
+        """(B, Hq, L), True where no key takes part."""
+        return self.row_max == -torch.inf
+
     def backward(self, do: Tensor) -> Gradients:
         """dq, dk and dv in fp64, the gradients of sum(do * out), for do of the shape of out in any float dtype.
 

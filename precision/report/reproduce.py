@@ -13,7 +13,7 @@ import torch
 from precision.backends.backend import backends
 from precision.formats import find_format
 from precision.inputs.make import make_inputs
-from precision.numerics.incidence import count_incidence, fully_masked_rows
+from precision.numerics.incidence import count_incidence
 from precision.numerics.metrics import measure_errors
 from precision.numerics.reference import attend
 from precision.problem import Problem, Shape
@@ -23,8 +23,8 @@ x = make_inputs(problem, torch.device({device})).rounded
 with backends.build({method}).prepare(x) as call:
     out = call()
 right = attend(x)
-incidence = count_incidence(out, right, x)
-errors = measure_errors(out, right.out, find_format(problem.dtype), ~fully_masked_rows(right, x))
+incidence = count_incidence(out, right)
+errors = measure_errors(out, right.out, find_format(problem.dtype), ~right.masked_rows)
 print(incidence, errors, sep="\\n")
 """
 

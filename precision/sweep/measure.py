@@ -13,7 +13,7 @@ from torch import Tensor
 from precision.backends.backend import Absent, Backend, Refused, backends
 from precision.backends.gradient import prepare_gradients
 from precision.latency.clock import time_first
-from precision.numerics.incidence import count_incidence, fully_masked_rows
+from precision.numerics.incidence import count_incidence
 from precision.numerics.metrics import measure_errors
 from precision.problem import Case
 from precision.records.columns import BY_NAME
@@ -82,8 +82,8 @@ class Bench:
     def _judge(self, out: Tensor, truth: Truth) -> dict[str, Cell]:
         arithmetic, total = truth.arithmetic, truth.total
         with self._watch.timing("errors"), one_thread(self._device):
-            kept = ~fully_masked_rows(arithmetic, truth.inputs.rounded)
-            cells: dict[str, Cell] = asdict(count_incidence(out, arithmetic, truth.inputs.rounded))
+            kept = ~arithmetic.masked_rows
+            cells: dict[str, Cell] = asdict(count_incidence(out, arithmetic))
             for prefix, right in (("out", arithmetic), ("out_total", total)):
                 cells |= error_cells(prefix, measure_errors(out, right.out, truth.format, kept))
         return {**cells, **asdict(truth.hazards)}

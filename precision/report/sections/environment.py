@@ -28,7 +28,7 @@ def make_section(source: Source) -> Section:
     table = Table(
         "The environment. Rows of unlike environments are never pooled.",
         (Field("what", "text"), Field("value", "code")),
-        tuple((name, str(value)) for name, value in observed.items()),
+        tuple((name, _text(value)) for name, value in observed.items()),
     )
     blocks: list[Table | Figure] = [table]
     sentences: tuple[str, ...] = ()
@@ -45,6 +45,13 @@ def make_section(source: Source) -> Section:
             )
         )
     return Section("environment", "Environment and time", sentences, tuple(blocks))
+
+
+def _text(value: object) -> str | None:
+    """A setting as text; several on one line, and nothing for none."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items()) or None
+    return str(value)
 
 
 def _parts(measured: Mapping[str, float]) -> dict[str, float]:
