@@ -74,6 +74,20 @@ def _recipes() -> pd.DataFrame:
     return _registered(recipes)
 
 
+def _stages() -> pd.DataFrame:
+    """what the method `staged` can round: its options, each FORMAT[:MODE][:tensor|:blockROWS][:xFACTOR]"""
+    from precision.stages.plan import STAGES
+
+    return pd.DataFrame(list(STAGES.items()), columns=["stage", "meaning"])
+
+
+def _published() -> pd.DataFrame:
+    """results of others that `precision reproduce` makes again"""
+    from precision.published.published import published
+
+    return _registered(published)
+
+
 def _dtypes() -> pd.DataFrame:
     """number formats: `dtype`"""
     lines = [(f.name, f"{f.unit_roundoff:.3g}", f"{f.largest:.6g}", f"{f.smallest:.3g}") for f in FORMATS.values()]
@@ -104,10 +118,12 @@ _KINDS: dict[str, Callable[[], pd.DataFrame]] = {
     "distributions": _distributions,
     "masks": _masks,
     "scales": _scales,
+    "stages": _stages,
     "dtypes": _dtypes,
     "presets": _presets,
     "configs": _configs,
     "columns": _columns,
     "recipes": _recipes,
     "zoo": _zoo,
+    "published": _published,
 }

@@ -6,7 +6,9 @@ runs solved the very same problem.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -18,7 +20,11 @@ _ERROR_FACTOR = 1.5
 # Latencies of two runs were not sampled in turns, so a smaller difference may be the machine's.
 _LATENCY_FACTOR = 1.3
 _IDENTITY = ("case", "method", "inputs", "dtype", "scale", "mask", "q_len", "kv_len", "d_k")
-_TENSORS = ("out", "dq", "dk", "dv")
+_GRADIENTS = ("dq", "dk", "dv")
+_COUNTS = ("rows_nonfinite", "rows_nan_lost", "rows_masked_wrong", *(f"{name}_nonfinite" for name in _GRADIENTS))
+_ERRORS = tuple(f"{name}_rms" for name in ("out", *_GRADIENTS))
+
+Record = dict[Hashable, Any]
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ def compare_runs(base: tuple[RunRecord, pd.DataFrame], new: tuple[RunRecord, pd.
     common = before.index.intersection(after.index, sort=False)
     if common.empty:
         raise UsageError("the two runs have no case in common; compare runs of the same configuration")
-    judged = [_judge(before.loc[case], after.loc[case]) for case in common]
+    judged = [_judge(*pair) for pair in zip(_records(before, common), _records(after, common), strict=True)]
     rows = after.loc[common].reset_index()[list(_IDENTITY)]
     rows = pd.concat([pd.DataFrame(judged, columns=["verdict", "why"]), rows], axis=1)
     environments = (base[0].environment, new[0].environment)
@@ -70,7 +76,13 @@ def _by_case(frame: pd.DataFrame) -> pd.DataFrame:
     return ordered.drop_duplicates("case").set_index("case").loc[frame["case"].unique()]
 
 
-def _judge(before: pd.Series, after: pd.Series) -> tuple[str, str]:
+def _records(frame: pd.DataFrame, cases: pd.Index[str]) -> list[Record]:
+    """What is judged, a dictionary a case, which costs a hundredth of a line of the frame."""
+    names = ["status", *_COUNTS, *_ERRORS, "latency", "latency_low", "latency_high"]
+    return frame.loc[cases, names].to_dict("records")
+
+
+def _judge(before: Record, after: Record) -> tuple[str, str]:
     if before["status"] != after["status"]:
         verdict = {"ok": "better"}.get(after["status"], "worse" if before["status"] == "ok" else "other")
         return verdict, f"{before['status']} → {after['status']}"
@@ -83,28 +95,26 @@ def _judge(before: pd.Series, after: pd.Series) -> tuple[str, str]:
     return "same", ""
 
 
-def _counts(before: pd.Series, after: pd.Series) -> list[tuple[str, str]]:
-    names = ("rows_nonfinite", "rows_nan_lost", "rows_masked_wrong", *(f"{t}_nonfinite" for t in _TENSORS[1:]))
+def _counts(before: Record, after: Record) -> list[tuple[str, str]]:
     return [
         ("worse" if after[name] > before[name] else "better", f"{name} {before[name]} → {after[name]}")
-        for name in names
+        for name in _COUNTS
         if _both(before, after, name) and after[name] != before[name]
     ]
 
 
-def _errors(before: pd.Series, after: pd.Series) -> list[tuple[str, str]]:
-    names = [f"{tensor}_rms" for tensor in _TENSORS]
-    return [change for name in names if _both(before, after, name) for change in _ratio(before, after, name)]
+def _errors(before: Record, after: Record) -> list[tuple[str, str]]:
+    return [change for name in _ERRORS if _both(before, after, name) for change in _ratio(before, after, name)]
 
 
-def _ratio(before: pd.Series, after: pd.Series, name: str) -> list[tuple[str, str]]:
+def _ratio(before: Record, after: Record, name: str) -> list[tuple[str, str]]:
     low, high = sorted((before[name], after[name]))
     if high <= _ERROR_FACTOR * low:
         return []
     return [("worse" if after[name] > before[name] else "better", f"{name} {before[name]:.3g} → {after[name]:.3g}")]
 
 
-def _latency(before: pd.Series, after: pd.Series) -> list[tuple[str, str]]:
+def _latency(before: Record, after: Record) -> list[tuple[str, str]]:
     """A difference counts when it is large and the intervals of the two medians do not touch."""
     if not _both(before, after, "latency_low"):
         return []
@@ -117,5 +127,5 @@ def _latency(before: pd.Series, after: pd.Series) -> list[tuple[str, str]]:
     return []
 
 
-def _both(before: pd.Series, after: pd.Series, name: str) -> bool:
+def _both(before: Record, after: Record, name: str) -> bool:
     return not (pd.isna(before[name]) or pd.isna(after[name]))

@@ -42,7 +42,7 @@ def attempt(target: str, what: str, action: Callable[[], T]) -> T:
         return action()
     except UsageError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may end itself
         raise UsageError(f"{target!r} {what}: {type(error).__name__}: {error}") from error
 
 
@@ -63,8 +63,11 @@ def _load_module(place: str) -> ModuleType:
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
+    """Nothing is written beside the user's code: Python would leave a __pycache__ there."""
     sys.path.insert(0, str(folder))
+    writes_nothing, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     finally:
+        sys.dont_write_bytecode = writes_nothing
         sys.path.remove(str(folder))

@@ -46,6 +46,11 @@ class Operands:
             "enable_gqa": self.enable_gqa,
         }
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """q, k, v and, where there is one, the mask."""
+        return (self.q, self.k, self.v, *(() if self.attn_mask is None else (self.attn_mask,)))
+
     def to(self, device: torch.device) -> Operands:
         """The same call with its tensors on a device, views with the strides that they have."""
         mask = None if self.attn_mask is None else _move(self.attn_mask, device)

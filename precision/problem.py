@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 from precision.errors import UsageError
 from precision.formats import find_format
@@ -79,7 +80,7 @@ class Problem:
     def __post_init__(self) -> None:
         find_format(self.dtype)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Sixteen hexadecimal digits that identify the problem."""
         return digest_of(asdict(self))

@@ -19,7 +19,7 @@ def progress_bar() -> Iterator[Listener]:
     """A listener that draws cases done and time left on stderr."""
     console = Console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("cases,"),

@@ -34,6 +34,8 @@ class Registry(Generic[T]):
         self.kind = kind
         self._package = package
         self._classes: dict[str, type[T]] = {}
+        self._readers: dict[type[T], pydantic.TypeAdapter[T]] = {}  # of classes that were built; dear to make
+        self._is_discovered = False
 
     def register(self, name: str) -> Callable[[Class], Class]:
         """Class decorator; raises ValueError when the name is taken."""
@@ -64,11 +66,12 @@ class Registry(Generic[T]):
             if option not in known:
                 raise UsageError(f"{self.kind} {spec.name!r} has no option {option!r}; {nearest(option, known)}")
         try:
-            return pydantic.TypeAdapter(cls).validate_python(dict(spec.options))
+            return self._reader(cls).validate_python(dict(spec.options))
         except pydantic.ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise UsageError(f"{self.kind} {spec}: option {where}: {first['msg'].lower()}") from None
+            where = "".join(f"option {part}: " for part in first["loc"][:1])  # none: options contradict each other
+            reason = first["msg"].removeprefix("Value error, ")
+            raise UsageError(f"{self.kind} {spec}: {where}{reason[:1].lower()}{reason[1:]}") from None
 
     def canonical(self, spec: Spec | str) -> str:
         """The one text of this spec: options in order, typed, those at their default left out."""
@@ -87,10 +90,18 @@ class Registry(Generic[T]):
             raise UsageError(f"unknown {self.kind} {name!r}; {nearest(name, self._classes)}")
         return self._classes[name]
 
+    def _reader(self, cls: type[T]) -> pydantic.TypeAdapter[T]:
+        if cls not in self._readers:
+            self._readers[cls] = pydantic.TypeAdapter(cls)
+        return self._readers[cls]
+
     def _discover(self) -> None:
+        if self._is_discovered:
+            return
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(getattr(package, "__path__", []), f"{self._package}."):
             importlib.import_module(module.name)
+        self._is_discovered = True
 
 
 @dataclass(frozen=True)
@@ -109,7 +120,8 @@ def describe(registry: Registry[Any]) -> list[Entry]:
 
 def _options(cls: type) -> str:
     return ", ".join(
-        field.name if field.default is MISSING else f"{field.name}={_text(field.default)}" for field in fields(cls)
+        field.name if field.default in (MISSING, None) else f"{field.name}={_text(field.default)}"
+        for field in fields(cls)
     )
 
 

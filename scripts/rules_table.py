@@ -23,14 +23,14 @@ from torch import Tensor
 import tests.kernels.right
 import tests.kernels.wrong  # noqa: F401  # registers the kernels
 from precision.checking.api import check
-from precision.checking.kernel import Kernel
 from precision.checking.problems import PROBLEMS, Call, CheckProblem
 from precision.checking.problems.problem import draw_normal
 from precision.checking.result import Verdict
 from precision.checking.rule import judge
-from precision.checking.torch_state import watch_torch_state
 from precision.checking.truth import Values, truth_of, yardstick_of
+from precision.kernel import Kernel
 from precision.report.theme import draw_svg
+from precision.torch_state import watch_torch_state
 from scripts.other_rules import OTHER_RULES, Sample
 from tests.kernels.catalogue import ALL, RIGHT, WRONG
 

@@ -18,6 +18,7 @@ from precision.backends.compiling import compiling
 from precision.backends.gradient import prepare_gradients
 from precision.numerics.reference import attend
 from precision.operands import Operands
+from precision.scores.weighting import weightings
 from precision.sweep.memory import profile_call
 
 CPU = torch.device("cpu")
@@ -38,6 +39,8 @@ def is_here(method: str) -> bool:
 
 
 HERE = [name for name in sorted([*backends.names(), *VARIANTS]) if name not in COMPILED and is_here(name)]
+SOFTMAX = [name for name in HERE if getattr(backends.build(name), "is_softmax", True)]
+OTHER_FUNCTIONS = [name for name in HERE if name not in SOFTMAX]
 # These keep the scores or the scale in fp32 whatever the dtype; their fp64 is held to the fp32 bound.
 FP32_INSIDE = ["jax", "onnxruntime"]
 ROUNDOFF = {torch.float64: 2.0**-53, torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -142,7 +145,7 @@ def assert_right(method: str, x: Operands, allowed: Tensor | float) -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("method", [*HERE, TRACED])
+@pytest.mark.parametrize("method", [*SOFTMAX, TRACED])
 def test_fp64_shows_the_right_function(method: str, problem: str) -> None:
     x = PROBLEMS[problem](torch.float64)
     if method == "onnxruntime" and x.scale_value < 0:
@@ -152,7 +155,7 @@ def test_fp64_shows_the_right_function(method: str, problem: str) -> None:
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("method", HERE)
+@pytest.mark.parametrize("method", SOFTMAX)
 def test_fp32_errs_within_its_bound(method: str, problem: str) -> None:
     x = PROBLEMS[problem](torch.float32)
     assert_right(method, x, bound(x, ROUNDOFF[torch.float32]))
@@ -160,7 +163,7 @@ def test_fp32_errs_within_its_bound(method: str, problem: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("problem", ["plain", "grouped heads", "causal wide", "additive mask"])
-@pytest.mark.parametrize("method", HERE)
+@pytest.mark.parametrize("method", SOFTMAX)
 def test_narrow_formats_err_within_their_bound(method: str, problem: str, dtype: torch.dtype) -> None:
     x = PROBLEMS[problem](dtype)
     assert_right(method, x, bound(x, ROUNDOFF[dtype]))
@@ -178,7 +181,7 @@ def test_compiled_code_errs_within_its_bound(method: str, problem: str) -> None:
 @pytest.mark.parametrize(
     "problem", ["plain", "grouped heads", "causal wide", "causal tall", "boolean mask", "strided views"]
 )
-@pytest.mark.parametrize("method", HERE)
+@pytest.mark.parametrize("method", SOFTMAX)
 def test_gradients_are_those_of_the_function(method: str, problem: str) -> None:
     x = PROBLEMS[problem](torch.float64)
     do = normal(*x.q.shape[:3], x.v.shape[-1], seed=9, dtype=torch.float64)
@@ -232,10 +235,12 @@ def test_what_is_not_here_says_why(method: str) -> None:
         backends.build(method).prepare(operands(torch.float16)).__enter__()
 
 
-def test_importing_every_backend_imports_no_framework() -> None:
+def test_importing_every_backend_and_asking_torch_imports_no_framework() -> None:
     heavy = ["torch._dynamo", "torch._inductor", "jax", "onnx", "onnxruntime", "triton", "xformers", "flash_attn"]
     code = (
-        "import sys\nfrom precision.backends.backend import backends\nassert len(backends.names()) > 10\n"
+        "import sys, torch\nfrom precision.backends.backend import backends\nassert len(backends.names()) > 10\n"
+        "from precision.operands import Operands\nx = torch.ones(1, 1, 2, 8)\n"
+        "with backends.build('sdpa-flash').prepare(Operands(x, x, x)) as call:\n    assert call().shape == x.shape\n"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -263,6 +268,21 @@ def test_inductor_is_seen_to_rewrite_plain_attention() -> None:
 def test_a_kernel_that_is_not_on_this_machine_is_absent_in_torchs_words(method: str) -> None:
     with pytest.raises(Absent, match="No viable backend"), backends.build(method).prepare(operands(torch.float16)):
         pass
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_flag_of_a_kernel_is_the_users_switch(allowed: bool) -> None:
+    cuda = torch.backends.cuda
+    users = cuda.mem_efficient_sdp_enabled()
+    try:
+        cuda.enable_mem_efficient_sdp(allowed)
+        with (
+            pytest.raises(Absent, match=f"mem_efficient_sdp_enabled\\(\\) says {allowed}"),
+            backends.build("sdpa-efficient").prepare(operands(torch.float16)),
+        ):
+            pass
+    finally:
+        cuda.enable_mem_efficient_sdp(users)
 
 
 def test_the_default_refuses_what_torch_does() -> None:
@@ -316,6 +336,52 @@ def test_the_backends_switches_hold_during_the_backward_pass() -> None:
         found = differentiate()
     assert recorder.flash_allowed == [False]
     torch.testing.assert_close(found.dq, attend(x).backward(torch.ones_like(x.q)).dq, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("method", OTHER_FUNCTIONS)
+@pytest.mark.parametrize("heads", [(2, 2), (6, 2)])
+def test_a_weighting_averages_the_values_with_its_weights(method: str, heads: tuple[int, int]) -> None:
+    """With v the identity the output is the weights; query heads share key heads in turn."""
+    x = with_(operands(torch.float64, heads=heads), scale=0.3)
+    x = with_(x, v=torch.eye(7, dtype=torch.float64).expand(2, heads[1], 7, 7))
+    with prepared(method, x) as call:
+        out = call()
+    weighting = weightings.build(method.removeprefix("weighting/"))
+    for head in range(heads[0]):
+        key_head = head // (heads[0] // heads[1])
+        for batch in range(2):
+            alone = weighting.weights(x.q[batch, head], x.k[batch, key_head], 0.3)
+            torch.testing.assert_close(out[batch, head], alone, rtol=0, atol=1e-12)
+
+
+def test_the_weightings_that_are_no_softmax_are_far_from_it() -> None:
+    """Else the property that excuses them from the tests above would hide a fault."""
+    x = with_(operands(torch.float64), q=20 * operands(torch.float64).q)
+    others = {name.removeprefix("weighting/") for name in OTHER_FUNCTIONS}
+    assert others == {"bahdanau", "linear", "performer", "sink", "soft_cap"}
+    for method in OTHER_FUNCTIONS:
+        with prepared(method, x) as call:
+            assert float((call() - attend(x).out).abs().max()) > (0 if method == "weighting/sink" else 1e-3), method
+
+
+@pytest.mark.parametrize("problem", ["causal wide", "boolean mask", "additive mask"])
+def test_a_weighting_refuses_a_mask(problem: str) -> None:
+    for name in weightings.names():
+        backend = backends.build(f"weighting/{name}")
+        with pytest.raises(Refused, match="has a mask"), backend.prepare(PROBLEMS[problem](torch.float32)):
+            pass
+
+
+@pytest.mark.parametrize("method", [*HERE, TRACED, *COMPILED])
+def test_no_key_at_all_gives_zeros_or_is_refused(method: str) -> None:
+    with prepared(method, operands(torch.float32, lengths=(5, 0))) as call:
+        assert not call().any()
+
+
+@pytest.mark.parametrize("method", [*HERE, TRACED, "flex"])
+def test_no_query_at_all_gives_nothing_or_is_refused(method: str) -> None:
+    with prepared(method, operands(torch.float32, lengths=(0, 7))) as call:
+        assert call().shape == (2, 2, 0, 8)
 
 
 class NoGradient:

@@ -78,7 +78,7 @@ def test_the_page_never_scrolls_sideways(page, width, scheme):
 def test_nothing_fails_and_every_figure_is_drawn(page, width, scheme):
     driver = page(width, scheme)
     sizes = driver.execute_script("return [...document.images].map(image => image.complete && image.naturalWidth)")
-    assert len(sizes) == 7
+    assert len(sizes) == 8
     assert min(sizes) > 0
     assert [entry for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
 

@@ -15,11 +15,11 @@ from rich.console import Console
 from torch import Tensor
 
 from precision.checking.api import check
-from precision.checking.kernel import Kernel
 from precision.checking.page import write_page
 from precision.checking.render import render
 from precision.checking.result import CheckResult, Outcome, Verdict
 from precision.errors import UsageError
+from precision.kernel import Kernel
 from precision.testing import assert_accurate
 from tests.kernels.parts import attend
 from tests.kernels.right import eager_same_dtype, forward_only

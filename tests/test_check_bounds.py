@@ -11,7 +11,7 @@ from torch import Tensor
 from precision.checking.problems import find_problem
 from precision.checking.truth import TENSORS, YARDSTICK, Truth, Values
 from precision.formats import find_format
-from precision.numerics.bounds import Sensitivity, Sizes
+from precision.numerics.bounds import Roundings, Sensitivity, Sizes, largest_errors
 from precision.numerics.reference import attend
 from precision.operands import Operands
 from precision.problem import Shape
@@ -96,7 +96,11 @@ def test_the_slope_of_the_scale_has_its_closed_form() -> None:
 def test_shared_key_heads_have_gradients_of_their_own_shape() -> None:
     call = find_problem("gqa-6-2").make("fp64", 0, CPU)
     sizes = sensitivity(call.x, call.do)
-    for found in (sizes.accumulation(), sizes.first_order(2**-11, 2**-24), sizes.chunked(16)):
+    for found in (
+        sizes.accumulation(),
+        largest_errors(sizes, Roundings.every_stage(2**-11, 2**-24)),
+        sizes.chunked(16),
+    ):
         assert isinstance(found, Sizes)
         assert found.dk.shape == call.x.k.shape and found.dv.shape == call.x.v.shape
         assert all(bool((getattr(found, name) >= 0).all()) for name in TENSORS)

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,15 +12,16 @@ import torch
 from torch import Tensor
 
 from precision.claims import page
-from precision.claims.claim import Effort, Judgement, claims, decide, decide_by_part
-from precision.claims.evidence import Evidence, Value
+from precision.claims.claim import Judgement, claims, decide, decide_by_part
 from precision.claims.run import run_claims, to_json
 from precision.claims.show import render
 from precision.claims.statistics import Rows, percentile, share_zero
-from precision.claims.training.runs import DIVISORS, Setup, train
+from precision.claims.training.runs import DIVISORS, EVERY_DIVISOR, Setup, train
 from precision.claims.training.task import CONTEXT, Stream
 from precision.claims.write import write_ledger
 from precision.errors import UsageError
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
 from precision.numerics.rounding import round_to
 
 
@@ -152,6 +154,16 @@ def test_a_nan_is_counted_from_the_step_where_it_appears() -> None:
     assert run(d_k=256, dtype="fp16")["nan"].tolist() == [[0, 0]] * 3
     bare = run(d_k=256, dtype="fp16", max_subtraction=False)["nan"]
     assert bare[0].tolist() == [12, 12]
+
+
+def test_another_divisor_changes_nothing_of_the_others() -> None:
+    setup = Setup("recall", "sgd", 16, 12, 2)
+    three, four = train(setup), train(replace(setup, divisors=EVERY_DIVISOR))
+    # To the rounding of fp32 in a dozen steps: a product of more models may be summed in another order.
+    torch.testing.assert_close(four.loss[:3], three.loss, rtol=1e-5, atol=0)
+    losses = four.by_divisor(four.loss)
+    assert list(losses) == ["1", "√d_k", "d_k", "ln d_k"]
+    assert losses["ln d_k"] not in [losses[divisor] for divisor in three.divisors]
 
 
 def test_only_a_learned_temperature_moves() -> None:

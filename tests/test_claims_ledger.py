@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from precision.claims.claim import claims, in_order
-from precision.claims.evidence import Evidence
 from precision.claims.run import Finding, run_claims
+from precision.experiments.evidence import Evidence
 
 IDS = {
     "additive", "asymmetric", "fp16-secondary", "fp16-zero-gradient", "gradient-first", "half-overflow", "hard-routing",
@@ -179,7 +179,7 @@ DOCTORED = [
     ("train-serve", "relative change of the output", None, to(0.0), "refuted"),
     ("qk-norm-double", "variance of q.k / d_k", None, to(0.01), "confirmed"),
     ("asymmetric", "variance of q.k", None, lambda row: row["x"], "refuted"),
-    ("linear", _P, "Performer", to(0.02), "confirmed"),
+    ("linear", _P, "Performer, exp", to(0.02), "confirmed"),
     ("additive", "variance of the scores", "additive", lambda row: row["x"], "refuted"),
     ("quantised-k", "variance of K after / before", None, to(1.05), "confirmed"),
     ("rope", "largest relative change of a norm", "", to(0.01), "refuted"),

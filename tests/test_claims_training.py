@@ -6,16 +6,16 @@ from collections.abc import Mapping
 import pytest
 
 from precision.claims.claim import claims
-from precision.claims.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Value
 
 
 def stalls(losses: Mapping[tuple[str, int], tuple[float, float, float]]) -> Evidence:
-    """Final losses of (unscaled, scaled, by d_k) for each optimiser and width, in both tasks."""
+    """Final losses of (unscaled, scaled, by d_k) for each optimiser and width, in both tasks; by ln d_k always 0.02."""
     return Evidence.of(
         Value(f"final loss, {task}, {optimiser}", divisor, d_k, 0, loss)
         for (optimiser, d_k), by_divisor in losses.items()
         for task in ("recall", "pool")
-        for divisor, loss in zip(("1", "√d_k", "d_k"), by_divisor, strict=True)
+        for divisor, loss in zip(("1", "√d_k", "d_k", "ln d_k"), (*by_divisor, 0.02), strict=True)
     )
 
 
@@ -31,6 +31,7 @@ def test_stalls() -> None:
     assert judged.verdict == claim.expected == "conditional"
     assert judged.condition == "True at d_k = 64 and at d_k = 256; not at d_k = 4."
     assert "Adam forgives" in judged.grounds
+    assert "ends at 1.61 unscaled, 0 with sqrt(d_k), 0.94 with d_k and 0.02 with ln d_k under SGD" in judged.grounds
 
 
 @pytest.mark.parametrize(

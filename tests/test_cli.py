@@ -101,6 +101,7 @@ def test_export_writes_what_show_prints(small: Run, name: str) -> None:
         "columns",
         "recipes",
         "zoo",
+        "published",
     ],
 )
 def test_every_kind_can_be_listed(command: Run, kind: str) -> None:

@@ -8,11 +8,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from precision.backends.backend import backends
+from precision.backends.weighted import reference_of
 from precision.errors import UsageError
+from precision.formats import FORMATS
 from precision.inputs.distribution import Drawn, distributions
+from precision.inputs.make import make_inputs
 from precision.inputs.qk_norm import normalise
 from precision.inputs.quantised_k import quantise
 from precision.inputs.rope import rotate
+from precision.numerics.metrics import measure_errors
 from precision.problem import Shape
 from precision.scores.bahdanau import Additive
 from precision.scores.online_softmax import OnlineSoftmax
@@ -20,6 +25,10 @@ from precision.scores.performer import Performer
 from precision.scores.scale import resolve_scale
 from precision.scores.soft_cap import soft_cap
 from precision.scores.weighting import weightings
+from precision.sweep.config import parse_config
+from precision.sweep.grid import plan
+from precision.sweep.measure import Bench
+from precision.sweep.stopwatch import Stopwatch
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +146,25 @@ def test_performer_estimates_the_softmax() -> None:
     assert not torch.allclose(Performer(8).weights(q, k, 1.0), exact, rtol=0.01)
 
 
+def test_performer_with_relu_features_by_the_law_of_its_kernel() -> None:
+    """E relu(w.x) relu(w.y) is the arc-cosine kernel |x| |y| (sin t + (pi - t) cos t) / 2 pi (Cho & Saul 2009, eq. 6).
+
+    With 200 000 features an average of products of size |x| |y| is off by about 1 / sqrt(200 000) = 0.002 of that.
+    """
+    q, k = normal(1, 1, 4, 3), normal(1, 1, 5, 3, seed=1)
+    sizes = q.norm(dim=-1)[..., None] * k.norm(dim=-1)[..., None, :]
+    angle = (q @ k.mT / sizes).acos()
+    kernel = sizes * (angle.sin() + (math.pi - angle) * angle.cos()) / (2 * math.pi)
+    found = weights("performer[features=200000,kernel=relu]", q, k, 1.0)
+    torch.testing.assert_close(found, kernel / kernel.sum(-1, keepdim=True), rtol=0, atol=0.01)
+    assert not torch.allclose(found, weights("softmax", q, k), atol=0.05)
+
+
+def test_a_negative_scale_turns_the_performer_round() -> None:
+    q, k = normal(1, 1, 4, 3), normal(1, 1, 5, 3, seed=1)
+    torch.testing.assert_close(weights("performer", q, k, -0.5), weights("performer", -q, k, 0.5))
+
+
 @pytest.mark.parametrize("block", [1, 7, 64, 1000])
 def test_online_softmax_at_any_block_size(block: int) -> None:
     q, k, v = normal(1, 2, 113, 8), normal(1, 2, 203, 8, seed=1), normal(1, 2, 203, 5, seed=2)
@@ -245,3 +273,77 @@ def test_options_out_of_range(spec: str) -> None:
 def test_weighting_options_out_of_range(spec: str) -> None:
     with pytest.raises(UsageError, match="option"):
         weightings.build(spec)
+
+
+# By name, in a configuration
+
+INPUTS = ["rope", "qk_norm[norm=l2]", "qk_norm[norm=layer,gain=2]", "quantised_k[bits=4]", "quantised_k[per=tensor]",
+          "asymmetric"]  # fmt: skip
+METHODS = [
+    *(f"weighting/{name}" for name in weightings.names()),
+    "weighting/soft_cap[cap=3.0]", "weighting/sink[logit=2.0]", "weighting/online_softmax[block=5,state=bf16]",
+    "weighting/performer[features=16,seed=1]", "weighting/performer[kernel=relu]",
+]  # fmt: skip
+
+
+def test_every_mechanism_has_a_name_and_gives_rows() -> None:
+    config = f"""
+    title = "t"
+    [[sweep]]
+    name = "mechanisms"
+    methods = {METHODS}
+    inputs = {INPUTS}
+    scale = ["temperature[gain=2]", "log_dk"]
+    q_heads = 2
+    kv_heads = 1
+    q_len = 5
+    kv_len = 9
+    d_k = 8
+    backward = true
+    """
+    bench, tasks = Bench(torch.device("cpu"), Stopwatch()), plan(parse_config(config))
+    with torch.no_grad():
+        rows = [row.cells for task in tasks for row in bench.measure(task, {})]
+    assert {row["method"] for row in rows} == set(METHODS)
+    assert len(rows) == len(METHODS) * len(INPUTS) * 2 * 3
+    assert {(row["status"], row["backward"], row["rows_nonfinite"]) for row in rows} == {("ok", "ok", 0)}
+
+
+@pytest.mark.parametrize("method", ["weighting/linear", "weighting/sink", "weighting/soft_cap[cap=3.0]"])
+def test_the_error_of_another_function_is_its_own_rounding(method: str) -> None:
+    """In fp64 it is 0, where against the softmax it would be as large as the outputs; in fp32 some 2^-24."""
+    config = f"""
+    title = "t"
+    [[sweep]]
+    name = "own"
+    methods = ["{method}", "eager"]
+    inputs = "large[std=3]"
+    dtype = ["fp64", "fp32"]
+    q_len = 5
+    kv_len = 9
+    d_k = 8
+    backward = true
+    """
+    bench = Bench(torch.device("cpu"), Stopwatch())
+    with torch.no_grad():
+        rows = [row.cells for task in plan(parse_config(config)) for row in bench.measure(task, {})]
+    by_case = {(row["dtype"], row["method"]): row for row in rows}
+    for tensor in ("out", "dq", "dk", "dv"):
+        assert by_case["fp64", method][f"{tensor}_max_abs"] == 0
+        assert 0 < float(by_case["fp32", method][f"{tensor}_max_abs"]) < 1e-3  # type: ignore[arg-type]
+        assert 0 < float(by_case["fp64", "eager"][f"{tensor}_max_abs"]) < 1e-12  # type: ignore[arg-type]
+    assert 0 < float(by_case["fp32", method]["out_total_max_abs"]) < 1e-3  # type: ignore[arg-type]
+    problem = next(task.problem for task in plan(parse_config(config)) if task.problem.dtype == "fp32")
+    x, backend = make_inputs(problem, torch.device("cpu")).rounded, backends.build(method)
+    with backend.prepare(x) as call:
+        again = measure_errors(call(), reference_of(backend, x).out, FORMATS["fp32"])
+    assert again is not None and again.max_abs == by_case["fp32", method]["out_max_abs"]
+    assert by_case["fp32", method]["logit_max"] == by_case["fp32", "eager"]["logit_max"]
+
+
+@pytest.mark.parametrize("spec", ["performer[features=4000]", "bahdanau"])
+def test_every_dtype_has_the_same_function(spec: str) -> None:
+    """Up to the rounding of inputs and operations to fp32: 2^-24 times a few hundred terms."""
+    q, k = normal(1, 1, 4, 8, seed=1).float(), normal(1, 1, 5, 8, seed=2).float()
+    torch.testing.assert_close(weights(spec, q, k, 0.3).double(), weights(spec, q.double(), k.double(), 0.3),
+                               rtol=1e-4, atol=0)  # fmt: skip

@@ -1,6 +1,7 @@
 """Errors by hand, ulp by Python and numpy, bias by theory."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -171,3 +172,28 @@ def test_more_elements_than_a_torch_quantile_takes() -> None:
     assert errors is not None
     assert (errors.median_ulp, errors.p99_ulp, errors.max_ulp) == (0.0, 0.0, 2.0**13)
     assert errors.worst == (count - 1,)
+
+
+@EVERY
+def test_elements_that_assert_close_refuses_one_by_one(format: Format) -> None:
+    """References from 1e-6 to 10, off by 1e-9 to 0.1 of them, in steps that straddle every tolerance."""
+    reference = torch.logspace(-6, 1, 40, dtype=torch.float64)
+    x = round_to(reference * (1 + torch.logspace(-9, -1, 40, dtype=torch.float64)), format.name)
+    errors = measure_errors(x, reference, format)
+    refused = 0
+    for a, b in zip(x, reference, strict=True):
+        try:
+            # Both in fp64, for the reference is not rounded; the tolerances are those of the dtype.
+            torch.testing.assert_close(a.double(), b, **dict(zip(("rtol", "atol"), _default(x.dtype), strict=True)))
+        except AssertionError:
+            refused += 1
+    assert errors is not None
+    assert errors.not_close == refused > 0
+
+
+def _default(dtype: torch.dtype) -> tuple[float, float]:
+    """torch's own, as the smallest message of a refusal names them."""
+    with pytest.raises(AssertionError) as caught:
+        torch.testing.assert_close(torch.ones(1, dtype=dtype), torch.full((1,), 2, dtype=dtype))
+    found = re.findall(r"up to ([\d.e-]+) allowed", str(caught.value))
+    return float(found[1]), float(found[0])

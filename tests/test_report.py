@@ -74,7 +74,7 @@ def problem_key(problem, rows):
 def test_figures_are_small_themed_and_described(written, small):
     text = written[1].markdown.read_text(encoding="utf-8")
     figures = build_report(Source(*small[1:])).figures
-    assert len(figures) == 7
+    assert len(figures) == 8
     for figure in figures:
         assert len(figure.svg) < 150_000
         assert "prefers-color-scheme:dark" in figure.svg
@@ -132,7 +132,7 @@ def test_html_is_one_file(written):
     beside = {address for address in page.addresses if not address.startswith(("data:", "#"))}
     assert beside == {"rows.csv", "small.toml"}
     assert "script" not in page.tags
-    assert len(page.alts) == 7 and all(page.alts)
+    assert len(page.alts) == 8 and all(page.alts)
 
 
 def test_everything_is_under_the_folder_and_small(written):

@@ -3,8 +3,8 @@
 import pytest
 from made_rows import plain
 
+from precision.markdown import code_span, escape
 from precision.report import show
-from precision.report.markdown import code_span, escape
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from plain import plain_attention
 
 from precision.errors import UsageError
 from precision.formats import FORMATS
+from precision.inputs.find import asked_of
 from precision.inputs.make import make_inputs
 from precision.numerics.reference import attend
 from precision.operands import Operands
@@ -73,9 +74,9 @@ def test_the_lowest_finite_number_is_no_mask() -> None:
 
 
 def test_causal_is_aligned_to_the_top_left() -> None:
-    x = operands("causal")
+    x = operands("causal-shape")
     assert close(attend(x).out[:, :, 0], x.v[:, :, 0].double())
-    x = operands("causal[q_len=8,kv_len=5]")
+    x = operands("causal-shape[q_len=8,kv_len=5]")
     scores = (x.q.double() @ x.k.double().mT) / 4
     for row in range(8):
         weights = scores[:, :, row, : row + 1].softmax(-1)
@@ -84,7 +85,7 @@ def test_causal_is_aligned_to_the_top_left() -> None:
 
 @pytest.mark.parametrize(("q_len", "kv_len", "error"), [(1, 8, 1.69), (5, 8, 1.87), (8, 5, 2.50)])
 def test_the_other_alignment_is_off_by_the_size_of_the_values(q_len: int, kv_len: int, error: float) -> None:
-    x = operands(f"causal[q_len={q_len},kv_len={kv_len}]")
+    x = operands(f"causal-shape[q_len={q_len},kv_len={kv_len}]")
     bottom_right = torch.ones(q_len, kv_len, dtype=torch.bool).tril(kv_len - q_len)
     other = attend(replace(x, is_causal=False, attn_mask=bottom_right)).out
     assert (attend(x).out - other).abs().max() == pytest.approx(error, abs=0.01)
@@ -204,12 +205,20 @@ def test_empty() -> None:
 
 
 def test_scale_values() -> None:
-    x = operands("scale-value")
+    x = operands("scale-values")
     assert close(attend(x).out, mean_of_v(x))
     negated = attend(replace(x, q=-x.q, scale=0.5)).out
-    assert close(right("scale-value[scale=-0.5]"), negated)
-    assert right("scale-value[scale=nan]").isnan().all()
-    assert right("scale-value[scale=inf]").isnan().all()  # every row has a score above 0, so a logit of +inf
+    assert close(right("scale-values[scale=-0.5]"), negated)
+    assert right("scale-values[scale=nan]").isnan().all()
+    assert right("scale-values[scale=inf]").isnan().all()  # every row has a score above 0, so a logit of +inf
+
+
+@pytest.mark.parametrize("asks", ["gradgrad", "jvp"])
+def test_a_derivative_is_asked_by_the_inputs(asks: str) -> None:
+    (task,) = planned(f'inputs = "zoo/second-order[asks={asks}]"\ndtype = "fp32"')
+    assert asked_of(task.problem.inputs) == asks
+    (other,) = planned('inputs = "zoo/flags"\ndtype = "fp32"')
+    assert asked_of(other.problem.inputs) == asked_of("normal") == ""
 
 
 # Views
@@ -286,9 +295,9 @@ def test_the_dtypes_of_a_case_are_problems_with_other_data() -> None:
 
 
 def test_shape_mask_and_scale_come_with_the_case() -> None:
-    (problem,) = (task.problem for task in planned('inputs = "zoo/scale-value[scale=-0.5]"\ndtype = "fp32"'))
-    assert (problem.mask, problem.scale, problem.inputs) == ("none", -0.5, "zoo/scale-value[scale=-0.5]")
-    (problem,) = (task.problem for task in planned('inputs = "zoo/causal"\ndtype = "fp32"'))
+    (problem,) = (task.problem for task in planned('inputs = "zoo/scale-values[scale=-0.5]"\ndtype = "fp32"'))
+    assert (problem.mask, problem.scale, problem.inputs) == ("none", -0.5, "zoo/scale-values[scale=-0.5]")
+    (problem,) = (task.problem for task in planned('inputs = "zoo/causal-shape"\ndtype = "fp32"'))
     assert (problem.mask, problem.scale, problem.shape.kv_len) == ("zoo", "sqrt_dk", 8)
     assert make_inputs(problem, CPU).rounded.is_causal
 
@@ -301,9 +310,9 @@ def test_shape_mask_and_scale_come_with_the_case() -> None:
         ('inputs = "zoo/residue[q_length=3]"', ["no option 'q_length'", "'q_len'"]),
         ('inputs = "zoo/residue[q_len=0]"', ["q_len", "greater than"]),
         ('inputs = "zoo/weights-underflow"\ndtype = "fp32"', ["exists in fp16 only", "fp32"]),
-        ('inputs = "zoo/causal"\nq_len = 8', ["'s'", "zoo inputs", "q_len"]),
-        ('inputs = "zoo/causal"\nmask = "none"', ["zoo inputs", "mask"]),
-        ('inputs = "zoo/causal"\nscale = "none"', ["zoo inputs", "scale"]),
+        ('inputs = "zoo/causal-shape"\nq_len = 8', ["'s'", "zoo inputs", "q_len"]),
+        ('inputs = "zoo/causal-shape"\nmask = "none"', ["zoo inputs", "mask"]),
+        ('inputs = "zoo/causal-shape"\nscale = "none"', ["zoo inputs", "scale"]),
         ('q_len = 8\nd_k = 4\nmask = "zoo"', ["zoo inputs only"]),
         ('inputs = "captured"\nmask = "zoo"', ["zoo inputs only"]),
     ],

@@ -173,6 +173,32 @@ def test_every_symbol_of_a_measured_row_has_a_meaning():
     assert {mark(cells).symbol for cells in rows} == set(MEANINGS)
 
 
+# What else is to say
+
+
+def test_the_first_call_is_told_beside_the_warm_ones():
+    timed = {"inputs": "zoo/first-call", "latency": 2e-5, "latency_first": 1e-3}
+    found = mark(row(**timed))
+    assert found.symbol == "right"
+    assert found.reason == "the first call took 1 ms, 50 times a warm one; latency excludes it"
+    assert mark(row(**{**timed, "inputs": "zoo/gqa"})).reason == ""
+    assert mark(row(**{**timed, "latency": None})).reason == ""
+
+
+def test_what_assert_close_refuses_is_told_beside_the_mark():
+    refused = {"inputs": "zoo/assert-close", "out_not_close": 14}
+    said = "torch.testing.assert_close refuses 5.5% of the elements by default"
+    assert mark(row(**refused)).reason == said
+    both = mark(wrong(47 * U["fp16"], **refused))
+    assert both.symbol == "limits" and both.reason.endswith(f"fp16; {said}")
+    assert mark(row(**{**refused, "out_not_close": 0})).reason == ""
+
+
+def test_a_warning_of_the_mask_has_a_line_of_its_own():
+    rows = [row(dtype=dtype, method=method, mask_warning="Beware.") for dtype in ("fp16", "bf16") for method in "ab"]
+    assert zoo_reasons(frame(*rows)).to_numpy().tolist() == [["residue", "warning", "", "fp16 bf16", "Beware."]]
+
+
 # Tables
 
 

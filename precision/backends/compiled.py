@@ -23,5 +23,6 @@ class Compiled(Eager):
 
     @contextmanager
     def prepare(self, x: Operands) -> Iterator[Attention]:
+        self.require(x)
         with compiling(self.attend, x.q.device) as attend:
             yield partial(attend, x)

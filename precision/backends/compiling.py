@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
@@ -11,6 +9,7 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from precision.backends.backend import Absent
+from precision.backends.quiet import import_quietly
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +22,7 @@ def compiling(function: Callable[P, R], device: torch.device) -> Iterator[Callab
     A graph break, an error of the compiler and a recompile limit all raise. What was compiled before is forgotten,
     so that one problem after the other never reaches that limit. Raises Absent where nothing can be compiled.
     """
-    _import_quietly()
+    import_quietly("torch._inductor.compile_fx")
     from torch._dynamo import config
 
     if config.disable:
@@ -32,13 +31,6 @@ def compiling(function: Callable[P, R], device: torch.device) -> Iterator[Callab
     torch.compiler.reset()
     with config.patch(suppress_errors=False):
         yield torch.compile(function, fullgraph=True, dynamic=False)
-
-
-def _import_quietly() -> None:
-    with warnings.catch_warnings():
-        # torch's compiler warns of torch's own old code when it is imported.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        importlib.import_module("torch._inductor.compile_fx")
 
 
 def _require_compiler(device: torch.device) -> None:

@@ -25,12 +25,16 @@ class Eager:
 
     @contextmanager
     def prepare(self, x: Operands) -> Iterator[Attention]:
+        self.require(x)
+        yield partial(self.attend, x)
+
+    def require(self, x: Operands) -> None:
+        """Raise Refused where plain operations give another dtype or nothing at all."""
         if x.k.shape[2] == 0:
             raise Refused("kv_len is 0 and a softmax needs a key")
         mask = x.attn_mask
         if mask is not None and mask.dtype not in (torch.bool, x.q.dtype):
             raise Refused(f"attn_mask is {mask.dtype} and q is {x.q.dtype}; their sum would have another dtype than q")
-        yield partial(self.attend, x)
 
     def attend(self, x: Operands) -> Tensor:
         """Attention of x, (B, Hq, L, d_v) in the dtype of x."""

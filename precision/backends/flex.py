@@ -29,6 +29,8 @@ class Flex:
     def prepare(self, x: Operands) -> Iterator[Attention]:
         from torch.nn.attention.flex_attention import flex_attention
 
+        if x.k.shape[2] == 0:
+            raise Refused("kv_len is 0 and FlexAttention takes no empty sequence of keys")
         with _uncompiled():
             _require_backward(x)
         options = {"scale": x.scale, "enable_gqa": x.enable_gqa, **_masking(x)}
@@ -37,6 +39,8 @@ class Flex:
                 yield partial(flex_attention, x.q, x.k, x.v, **options)
         elif x.q.device.type == "cpu" and x.q.dtype == torch.float64:
             raise Refused("compiled FlexAttention takes float, float16 and bfloat16 on a CPU, not float64")
+        elif x.q.device.type == "cpu" and x.q.numel() == 0:
+            raise Refused("compiled FlexAttention takes no empty query: a division by 0 takes the process down")
         else:
             with compiling(flex_attention, x.q.device) as attend:
                 yield partial(attend, x.q, x.k, x.v, **options)

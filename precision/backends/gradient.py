@@ -13,6 +13,8 @@ from precision.backends.backend import Attention, Backend, Refused
 from precision.numerics.gradients import Gradients
 from precision.operands import Operands
 
+_MISSING = ("is not implemented", "does not currently support")
+
 
 @contextmanager
 def prepare_gradients(backend: Backend, x: Operands, do: Tensor) -> Iterator[Callable[[], Gradients]]:
@@ -31,13 +33,20 @@ def prepare_gradients(backend: Backend, x: Operands, do: Tensor) -> Iterator[Cal
         yield differentiate
 
 
-def _grad(attend: Attention, inputs: tuple[Tensor, Tensor, Tensor], do: Tensor) -> tuple[Tensor, ...]:
+@contextmanager
+def missing_derivatives_refused() -> Iterator[None]:
+    """A context that turns the library's word for a derivative that it lacks into Refused."""
     try:
+        yield
+    except RuntimeError as error:  # NotImplementedError is one, and autograd and the compiler raise the plain one
+        if isinstance(error, NotImplementedError) or any(words in str(error) for words in _MISSING):
+            raise Refused(str(error)) from None
+        raise
+
+
+def _grad(attend: Attention, inputs: tuple[Tensor, Tensor, Tensor], do: Tensor) -> tuple[Tensor, ...]:
+    with missing_derivatives_refused():
         out = attend()
         if not out.requires_grad:
             raise Refused("the output carries no gradient: the library gives no backward pass")
         return torch.autograd.grad(out, inputs, do)
-    except RuntimeError as error:  # NotImplementedError is one, and autograd raises the plain one
-        if isinstance(error, NotImplementedError) or "is not implemented" in str(error):
-            raise Refused(str(error)) from None
-        raise

@@ -43,7 +43,8 @@ class OnnxRuntime:
             raise Refused("ONNX Runtime binds no empty tensor")
         tensors = {"q": x.q, "k": x.k, "v": x.v}
         if x.attn_mask is not None:
-            tensors["attn_mask"] = x.attn_mask
+            # It broadcasts a mask over batches and heads, not over queries and keys, which the operator would allow.
+            tensors["attn_mask"] = x.attn_mask.expand(*x.attn_mask.shape[:-2], x.q.shape[2], x.k.shape[2])
         tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
         out = torch.empty(*x.q.shape[:3], x.v.shape[-1], dtype=x.q.dtype)
         options = runtime.SessionOptions()

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from precision.backends.backend import Absent, Attention, Refused, backends
 from precision.operands import Operands
+
+_FLAGS: dict[SDPBackend, Callable[[], bool]] = {
+    SDPBackend.MATH: torch.backends.cuda.math_sdp_enabled,
+    SDPBackend.FLASH_ATTENTION: torch.backends.cuda.flash_sdp_enabled,
+    SDPBackend.EFFICIENT_ATTENTION: torch.backends.cuda.mem_efficient_sdp_enabled,
+    SDPBackend.CUDNN_ATTENTION: torch.backends.cuda.cudnn_sdp_enabled,
+}
 
 
 @backends.register("sdpa")
@@ -38,20 +44,22 @@ class _One:
 
     @contextmanager
     def prepare(self, x: Operands) -> Iterator[Attention]:
+        allowed = _FLAGS[self.kind]()
         with sdpa_kernel(self.kind):
-            self._require_presence(x.q.device)
+            self._require_presence(x.q.device, allowed)
             chosen = _choose(x)
             if chosen != self.kind:
                 raise Refused(f"torch would run {chosen.name} instead")
             yield _call(x)
 
-    def _require_presence(self, device: torch.device) -> None:
+    def _require_presence(self, device: torch.device, allowed: bool) -> None:
         """A kernel that is here takes the plainest call there is."""
         plain = torch.zeros(1, 1, 16, 64, dtype=torch.float16, device=device)
         try:
             _choose(Operands(plain, plain, plain))
         except Refused as error:
-            raise Absent(f"torch has no {self.kind.name} kernel here for {device.type}: {error}") from None
+            flag = f"{_FLAGS[self.kind].__name__}() says {allowed}, which is the user's switch alone"
+            raise Absent(f"torch has no {self.kind.name} kernel here for {device.type}: {error}; {flag}") from None
 
 
 def _call(x: Operands) -> Attention:
@@ -76,14 +84,18 @@ def _choose(x: Operands) -> SDPBackend:
 
 
 def _check_arguments(x: Operands) -> None:
-    """torch's own check of dtypes and shapes, which the choice does not look at, on tensors without data."""
+    """torch's own check of dtypes and shapes, which the choice does not look at, on a call of no batch, which is free.
 
-    def bare(tensor: Tensor) -> Tensor:
-        return tensor.detach().to("meta")
-
-    mask = None if x.attn_mask is None else bare(x.attn_mask)
+    Tensors on the meta device would do too, but their first operation imports torch.compile, which takes seconds.
+    """
+    mask = x.attn_mask
+    if mask is not None:
+        mask = mask.detach()
+        if mask.dim() == 4 and mask.shape[0] == x.q.shape[0]:
+            mask = mask[:0]
+    q, k, v = (tensor.detach()[:0] for tensor in (x.q, x.k, x.v))
     with sdpa_kernel(SDPBackend.MATH):
-        _call(Operands(bare(x.q), bare(x.k), bare(x.v), mask, x.is_causal, x.scale))()
+        _call(Operands(q, k, v, mask, x.is_causal, x.scale))()
 
 
 @backends.register("sdpa-math")

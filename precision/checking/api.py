@@ -12,18 +12,18 @@ from torch import Tensor
 
 from precision.checking.diagnose import diagnose
 from precision.checking.invariances import Invariances
-from precision.checking.kernel import Kernel
 from precision.checking.limits import list_limits
 from precision.checking.problems import PROBLEMS, CheckProblem, find_problem
 from precision.checking.reproduce import reproduce
 from precision.checking.result import CheckResult, Outcome, Row, Verdict
-from precision.checking.torch_state import watch_torch_state
 from precision.checking.trial import Bench, Trial
 from precision.errors import UsageError
 from precision.formats import find_format
+from precision.kernel import Kernel
 from precision.loading import loaded
 from precision.sweep.environment import find_device
 from precision.threads import one_thread
+from precision.torch_state import watch_torch_state
 
 Level = Literal["full", "quick"]
 

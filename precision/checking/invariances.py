@@ -13,12 +13,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from precision.checking.guard import Guard
-from precision.checking.kernel import Kernel, Unsupported, first_line
 from precision.checking.problems import find_problem
 from precision.checking.result import Outcome, Row
 from precision.checking.rule import judge_tensor
 from precision.checking.truth import Truth, truth_of, yardstick_of
+from precision.guard import Guard
+from precision.kernel import Kernel, Unsupported, first_line
 from precision.numerics.metrics import ulp
 from precision.operands import Operands
 
@@ -61,7 +61,8 @@ class Invariances:
             return [f"it raises {type(error).__name__}: {first_line(error)}"]
 
     def _forward(self, x: Operands) -> Tensor:
-        guard = Guard(truth.call for truth in (self._first, self._second, *self._masked))
+        calls = (truth.call for truth in (self._first, self._second, *self._masked))
+        guard = Guard(tensor for call in calls for tensor in call.tensors)
         try:
             with torch.no_grad():
                 return self._kernel.forward(x)

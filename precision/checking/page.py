@@ -11,18 +11,19 @@ from precision.checking.problems import PROBLEMS
 from precision.checking.render import summary
 from precision.checking.result import CheckResult, Outcome
 from precision.errors import UsageError
+from precision.markdown import code_span, escape
 
 _SHOWN = ["dtype", "problem", "tensor", "outcome", "max_abs", "max_allowed", "rms", "rms_allowed", "bias_ulp", "note"]
 _PAGE = """\
-# {{ result.verdict.value }}: `{{ result.kernel }}`
+# {{ result.verdict.value }}: {{ result.kernel | code }}
 
-{{ summary }}
+{{ summary | text }}
 
 {% for title, sentences in sections if sentences %}
 ## {{ title }}
 
 {% for sentence in sentences %}
-- {{ sentence }}
+- {{ sentence | text }}
 {% endfor %}
 
 {% endfor %}
@@ -68,6 +69,7 @@ def _page(result: CheckResult) -> str:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    environment.filters |= {"text": escape, "code": code_span}
     return environment.from_string(_PAGE).render(
         result=result,
         summary=summary(result),
@@ -92,4 +94,4 @@ def _problems() -> str:
 def _cell(value: object) -> str:
     if value is None or value != value:
         return ""
-    return f"{value:.3g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+    return f"{value:.3g}" if isinstance(value, float) else escape(str(value))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from precision.checking.problems import CheckProblem
 from precision.checking.result import Outcome, Row
 from precision.checking.shrink import shrink
@@ -16,7 +18,7 @@ from precision.problem import Shape
 
 call = find_problem("{problem}").resized({shape}).make("{dtype}", seed={seed}, device=torch.device("{device}"))
 x = call.x
-with loaded("{target}") as attention:
+with loaded({target}) as attention:
 {body}
 """
 _FORWARD = """\
@@ -56,7 +58,7 @@ def _script(target: str, problem: CheckProblem, trial: Trial, device: str) -> st
         shape=repr(problem.shape),
         dtype=row.dtype,
         seed=seed,
-        target=target,
+        target=json.dumps(target, ensure_ascii=False),
         body=body,
         device=device,
     )

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from precision.checking.features import features_of
-from precision.checking.guard import Guard
-from precision.checking.kernel import Broken, Kernel, Unsupported, first_line
 from precision.checking.problems import CheckProblem
 from precision.checking.result import Outcome, Row
 from precision.checking.rule import Judgement, judge
 from precision.checking.truth import Truth, Values, truth_of, yardstick_of
+from precision.guard import Guard
+from precision.kernel import Broken, Kernel, Unsupported, first_line
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Bench:
         return ([*rows, *again], values) if both is None else (again, both)
 
     def _run(self, truth: Truth, tensors: str, call: Callable[[], Values]) -> tuple[list[Row], Values | None]:
-        guard = Guard([truth.call])
+        guard = Guard(truth.call.tensors)
         try:
             with torch.no_grad():
                 values = call()

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from precision.backends.eager import Eager
-from precision.checking.kernel import Kernel
 from precision.checking.problems import Call, CheckProblem
 from precision.formats import Format, find_format
-from precision.numerics.bounds import Sensitivity, Sizes
+from precision.kernel import Kernel
+from precision.numerics.bounds import Matrices, Roundings, Sensitivity, Sizes, largest_errors
 from precision.numerics.gradients import Gradients
 from precision.numerics.reference import Reference, attend
 from precision.operands import Operands
@@ -97,7 +97,8 @@ class Truth:
     @cached_property
     def first_order(self) -> Sizes:
         """The largest error of a kernel that rounds every stage to the format."""
-        return self.sensitivity().first_order(self.format.unit_roundoff, self.sum_roundoff)
+        rounded = Roundings.every_stage(self.format.unit_roundoff, self.sum_roundoff)
+        return largest_errors(Matrices(self.right, self.call.do), rounded)
 
     @cached_property
     def scale_slope(self) -> dict[str, Tensor]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.registry import Registry
 
 Verdict = Literal["confirmed", "refuted", "conditional"]
@@ -24,23 +25,6 @@ Topic = Literal[
     "practice",
     "real models",
 ]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much to measure, and the capture file (a path, or one that ships) for the claims on real tensors."""
-
-    quick: bool = False
-    capture: str = "minilm"
-
-    @property
-    def seeds(self) -> range:
-        """The replicates; every interval is over these."""
-        return range(3 if self.quick else 5)
-
-    def size(self, full: int, quick: int) -> int:
-        """One number or the other."""
-        return quick if self.quick else full
 
 
 @dataclass(frozen=True)

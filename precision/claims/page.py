@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import torch
 
-from precision.claims.plot import draw
 from precision.claims.primer import PRIMER
 from precision.claims.run import Finding
+from precision.experiments.plot import draw
+from precision.experiments.write import MEASURED
 from precision.report.blocks import Cell, Field, Figure, Link, Report, Section, Table
 from precision.report.show import listed, plural, span
 from precision.sweep.environment import observe_environment
 
-MEASURED = "measured.csv"
 # The answer in the order in which a reader asks.
 _ANSWER = ("variance", "saturation-99", "jacobian", "q-k-gradients", "fp16-zero-gradient", "stalls", "real-tensors")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from precision.claims.claim import Effort
-from precision.claims.draws import draw_products
-from precision.claims.evidence import Value
+from precision.experiments.draws import draw_products
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Value
 
 WIDTHS = tuple(2**power for power in range(11))  # 1 to 1024
 RATIO, STD, SIZE = "variance of q.k / d_k", "standard deviation of q.k", "mean |q.k|"

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from precision.claims.claim import Claim, Effort, Judgement, Verdict, claims, in_order
-from precision.claims.evidence import Evidence
+from precision.claims.claim import Claim, Judgement, Verdict, claims, in_order
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence
 from precision.threads import one_thread
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import product
 
-from precision.claims.claim import Effort
-from precision.claims.draws import draw_rows
-from precision.claims.evidence import Value
 from precision.claims.statistics import DTYPES, SHARP, Rows, percentile, share_zero
+from precision.experiments.draws import draw_rows
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Value
 from precision.problem import Shape
 from precision.scores.scale import resolve_scale
 from precision.scores.softmax import Softmax

@@ -8,11 +8,11 @@ import pandas as pd
 import rich
 
 from precision.claims.run import Finding
-from precision.claims.write import LedgerPaths
+from precision.experiments.write import Pages
 from precision.records.show import render as render_frame
 
 
-def render(findings: Sequence[Finding], written: LedgerPaths | None = None) -> None:
+def render(findings: Sequence[Finding], written: Pages | None = None) -> None:
     """Print the findings; one alone is shown with all its measured values. `written` tells where its figure is."""
     if len(findings) == 1:
         _render_one(findings[0], written)
@@ -30,7 +30,7 @@ def _row(finding: Finding) -> dict[str, str]:
     }
 
 
-def _render_one(finding: Finding, written: LedgerPaths | None) -> None:
+def _render_one(finding: Finding, written: Pages | None) -> None:
     row = _row(finding)
     rich.print(f"[bold]{finding.id}[/bold]: {finding.sentence}")
     rich.print(f"Source: {finding.claim.source}. Expected by folklore: {finding.claim.said}.")

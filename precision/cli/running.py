@@ -30,13 +30,25 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure everything anew; take nothing from the store.")
     ] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that the kernels of a case may take.")] = 300,
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes; one alone measures latencies.")] = 1,
+    scheduler: Annotated[str | None, typer.Option(help="Dask scheduler to measure on: tcp://HOST:8786.")] = None,
 ) -> None:
-    """Measure every case of a configuration, keep the rows, and write the report."""
+    """Measure every case of a configuration, keep the rows, and write the report; one that was stopped goes on."""
     from precision.progress import progress_bar
     from precision.sweep.run import execute
 
     with progress_bar() as listener:
-        number = execute(config, device=device, store=store, fresh=fresh, listener=listener)
+        number = execute(
+            config,
+            device=device,
+            store=store,
+            fresh=fresh,
+            jobs=jobs,
+            scheduler=scheduler,
+            timeout=timeout,
+            listener=listener,
+        )
     _report(number, store, out)
 
 
@@ -114,18 +126,16 @@ def export(
 
 
 def _report(run: int | None, store: Path, out: Path | None) -> None:
-    from precision.records.show import render
     from precision.records.store import Store
+    from precision.report.source import folder_of
+    from precision.report.terminal import print_tables
     from precision.report.write import write_report
-    from precision.zoo.table import zoo_reasons, zoo_table
 
     with Store(store, create=False) as kept:
         record = kept.find_run(run)
         frame = kept.frame(record.id)
-    written = write_report(record, frame, out or Path("reports") / record.name)
-    if not (table := zoo_table(frame)).empty:
-        render(table, "table")
-        render(zoo_reasons(frame), "table")
+    written = write_report(record, frame, out or Path("reports") / folder_of(record), store=store)
+    print_tables(written.report)
     counts = ", ".join(f"{count} {status}" for status, count in frame["status"].value_counts().items())
     typer.echo(f"Run {record.id}: {len(frame)} cases ({counts}).")
     typer.echo(f"Report: {written.html} and {written.markdown}")

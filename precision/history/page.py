@@ -9,7 +9,7 @@ import pandas as pd
 from precision.errors import UsageError
 from precision.history.follow import History
 from precision.history.plot import HOW_TO_READ, draw_history
-from precision.report.markdown import escape
+from precision.markdown import escape
 from precision.report.show import number
 
 _PAGE = """# Error and latency over commits

@@ -40,12 +40,14 @@ def captured_origins(spec: Spec, dtypes: Sequence[str]) -> Iterator[Origin]:
     header = capture_file.read_header(capture_file.resolve(options.get("file", "minilm")))
     wanted = [options["call"]] if "call" in options else [str(index) for index in range(len(header.calls))]
     for index in wanted:
-        inputs = distributions.canonical(Spec(spec.name, tuple(sorted({**options, "call": index}.items()))))
-        if int(index) >= len(header.calls):
+        inputs = Spec(spec.name, tuple(sorted({**options, "call": index}.items())))
+        captured = distributions.build(inputs)
+        assert isinstance(captured, Captured)
+        if captured.call >= len(header.calls):
             raise UsageError(f"{inputs}: the capture holds calls 0 to {len(header.calls) - 1}")
-        call = header.calls[int(index)]
+        call = header.calls[captured.call]
         yield Origin(
-            inputs,
+            distributions.canonical(inputs),
             call.shape,
             tuple(dtypes),
             mask="none" if call.mask == "none" and not call.is_causal else "captured",

@@ -34,6 +34,11 @@ def family_of(spec: Spec) -> str:
     return spec.name.partition("/")[0]
 
 
+def asked_of(text: str) -> str:
+    """The derivative that inputs ask for beside the output, a key of DERIVATIVES in backends; mostly none."""
+    return getattr(build_inputs(text), "asks", "")
+
+
 def build_inputs(text: str) -> Distribution | OwnCall:
     """The inputs that a spec describes; raises UsageError on an unknown name, option or value."""
     spec = Spec.parse(text)

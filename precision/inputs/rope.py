@@ -19,7 +19,7 @@ class Rope:
     """q, k ~ N(0, 1), rotated by their positions from `start` on (Su et al., RoFormer, 2021, eq. 34)."""
 
     base: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 10000.0
-    start: Annotated[int, Field(ge=0)] = 0
+    start: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
     def draw(self, shape: Shape, generator: Generator) -> Drawn:
         q, k, v = draw_normal(shape, generator)

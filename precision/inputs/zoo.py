@@ -33,7 +33,10 @@ def zoo_origins(spec: Spec, dtypes: Sequence[str]) -> Iterator[Origin]:
         if not exist and spec.name != "zoo":
             raise UsageError(f"zoo/{text} exists in {', '.join(case.dtypes)} only, not in {', '.join(dtypes)}")
         for dtype in exist:
-            x = case.operands(dtype)
+            try:
+                x = case.operands(dtype)
+            except RuntimeError as error:  # torch's word for memory that is not there
+                raise UsageError(f"zoo/{text} cannot be made: {str(error).splitlines()[0]}") from None
             yield Origin(
                 f"zoo/{text}",
                 _shape(x),

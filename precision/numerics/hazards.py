@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from precision.formats import Format
+from precision.numerics.mask_facts import MaskFacts, find_mask_facts
 from precision.numerics.reference import Reference
 from precision.numerics.scores import Scores, Tile
 from precision.operands import Operands
 
 
 @dataclass(frozen=True)
-class Hazards:
+class Hazards(MaskFacts):
     """Counts and sizes over the (query, key) pairs and the rows of one problem, for one format."""
 
     pairs: int  # that take part
@@ -52,6 +53,7 @@ def find_hazards(x: Operands, right: Reference, format: Format) -> Hazards:
                 exp_inf[block.index] |= harmed[1]
     lost_in_rows = lost[right.lse != -torch.inf]
     return Hazards(
+        **vars(find_mask_facts(x, right)),
         pairs=tally.logits.count,
         logit_std=tally.logits.std(),
         logit_max=tally.logits.largest,

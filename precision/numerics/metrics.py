@@ -11,6 +11,8 @@ from torch import Tensor
 from precision.formats import Format
 
 _EXPONENT_BITS = 0x7FF0_0000_0000_0000  # of binary64
+# rtol and atol by dtype, as the documentation of torch.testing.assert_close has them (torch 2.13); others: 0.
+_CLOSE = {"fp64": (1e-7, 1e-7), "fp32": (1.3e-6, 1e-5), "fp16": (1e-3, 1e-5), "bf16": (1.6e-2, 1e-5)}
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Errors:
     median_ulp: float
     p99_ulp: float
     bias_ulp: float  # mean of the signed error in ulp: 0 for unbiased rounding, -1/2 sign(x) for truncation
+    not_close: int  # elements that torch.testing.assert_close refuses at its default tolerances, right or wrong
     worst: tuple[int, ...]  # index of the element with the largest absolute error
     compared: int
 
@@ -64,6 +67,7 @@ def measure_errors(x: Tensor, reference: Tensor, format: Format, rows: Tensor | 
     in_ulp = error / ulp(true, format)
     ulp_magnitude = in_ulp.abs()
     worst = magnitude.argmax() if place is None else place[magnitude.argmax()]
+    rtol, atol = _CLOSE.get(format.name, (0.0, 0.0))
     norm, error_norm = float(true.norm()), float(error.norm())
     return Errors(
         max_abs=float(magnitude.max()),
@@ -73,6 +77,7 @@ def measure_errors(x: Tensor, reference: Tensor, format: Format, rows: Tensor | 
         median_ulp=_quantile(ulp_magnitude, 50),
         p99_ulp=_quantile(ulp_magnitude, 99),
         bias_ulp=float(in_ulp.mean()),
+        not_close=int((magnitude > atol + rtol * true.abs()).sum()),
         worst=tuple(int(i) for i in torch.unravel_index(worst, x.shape)),
         compared=compared,
     )

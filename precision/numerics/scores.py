@@ -97,6 +97,11 @@ class Scores:
             torch.mm(q, self.keys(block, keys).T, out=scaled)
             yield keys, self._finish(scaled, block, keys, self._masked(block, keys))
 
+    def apply_mask(self, scaled: Tensor, block: RowBlock) -> Tensor:
+        """Scaled scores (rows, S) with the call's mask, in place: an additive one added, -inf where masked."""
+        keys = slice(0, self.kv_len)
+        return self._finish(scaled, block, keys, self._masked(block, keys))
+
     def _key_ranges(self, end: int) -> Iterator[slice]:
         for start in range(0, end, self._tile[1]):
             yield slice(start, min(start + self._tile[1], end))

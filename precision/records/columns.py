@@ -11,6 +11,10 @@ from typing import Literal
 Group = Literal["identity", "errors", "total errors", "gradients", "incidence", "hazards", "cost"]
 Better = Literal["lower", "higher", ""]
 
+# Bounds are taken over whole key heads of at most so many (query, key) pairs, else over some rows of some heads: their
+# matrices stay small, and a run takes little longer.
+BOUND_PAIRS, GRADIENT_BOUND_PAIRS = 2**16, 2**18
+
 
 @dataclass(frozen=True)
 class Column:
@@ -37,9 +41,19 @@ def _errors(prefix: str, against: str, group: Group) -> tuple[Column, ...]:
         column("median_ulp", float, "ulp", "median error in ulp"),
         column("p99_ulp", float, "ulp", "error in ulp that 99 % of the elements do not exceed"),
         column("bias_ulp", float, "ulp", "mean signed error in ulp; 0 is unbiased, so nearer to 0 is better"),
+        column("not_close", int, "elements", "elements that torch.testing.assert_close refuses by default"),
         column("worst", str, "index", "(b, h, i, j) of the largest absolute error"),
         column("compared", int, "elements", "elements finite in both, over which the errors are taken"),
     )
+
+
+def _over_bound(name: str, group: Group) -> Column:
+    pairs = BOUND_PAIRS if name == "out" else GRADIENT_BOUND_PAIRS
+    part = f"on a part of {pairs} query-key pairs"
+    if name in ("dk", "dv"):
+        part = f"on key heads of at most {pairs} query-key pairs, nowhere else"
+    meaning = f"largest error of {name} over its worst-case bound for what the method rounds, {part}"
+    return Column(f"{name}_error_over_bound", float, "", meaning, group, "lower")
 
 
 def _gradient(name: str) -> tuple[Column, ...]:
@@ -47,7 +61,7 @@ def _gradient(name: str) -> tuple[Column, ...]:
     nonfinite = Column(
         f"{name}_nonfinite", int, "elements", f"elements of {name} that are NaN or infinite", "gradients", "lower"
     )
-    return (*_errors(name, against, "gradients"), nonfinite)
+    return (*_errors(name, against, "gradients"), nonfinite, _over_bound(name, "gradients"))
 
 
 def _identity(name: str, type_: type[str] | type[int] | type[float] | type[bool], meaning: str) -> Column:
@@ -77,11 +91,13 @@ COLUMNS: tuple[Column, ...] = (
     _identity("d_k", int, "width of q and k per head"),
     _identity("d_v", int, "width of v per head"),
     _identity("seed", int, "seed of the inputs"),
+    _identity("revision", str, "for a kernel of your own, digest of its file; empty for others"),
     _identity("ran", str, "torch's attention operators that ran; empty for plain operations and other libraries"),
     _identity("device", str, "where it ran: cpu or cuda"),
     *_errors("out", "against fp64 attention of the rounded inputs (what the kernel did)", "errors"),
+    _over_bound("out", "errors"),
     *_errors("out_total", "against fp64 attention of the unrounded inputs (what the format did, too)", "total errors"),
-    Column("backward", str, "", "how the backward pass ended: ok, refused or raised, with the reason", "gradients"),
+    Column("backward", str, "", "how the backward pass ended: ok, or a status with its reason", "gradients"),
     *_gradient("dq"),
     *_gradient("dk"),
     *_gradient("dv"),
@@ -96,7 +112,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("rows_masked_wrong", int, "rows", "of those, rows whose output is not 0", "incidence", "lower"),
     Column("rows_nan_due", int, "rows", "rows that must be NaN, since an input is not finite", "incidence"),
     Column("rows_nan_lost", int, "rows", "rows that must be NaN and came out finite", "incidence", "lower"),
+    Column("first_failure", str, "", "stage, value and (b, h, i, j) where it failed first, inferred", "incidence"),
+    Column("mask_dtype", str, "", "dtype of the mask: bool or a format; empty without one", "hazards"),
+    Column("mask_lowest", float, "", "lowest finite value of an additive mask", "hazards"),
+    Column("masked_weight_max", float, "", "weight on keys whose mask is -9984 or less, worst row", "hazards", "lower"),
+    Column("mask_warning", str, "", "what the mask does that its author may not expect", "hazards"),
     Column("pairs", int, "pairs", "query-key pairs that take part", "hazards"),
+    Column("out_condition", float, "", "condition number: relative change of out for one of q, k and v", "hazards"),
     Column("logit_std", float, "", "standard deviation of the scaled and masked logits, fp64", "hazards"),
     Column("logit_max", float, "", "largest absolute logit, fp64", "hazards"),
     Column("raw_std", float, "", "standard deviation of q.k before scale and mask, fp64, masked pairs too", "hazards"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,16 +16,13 @@ from precision.errors import UsageError
 from precision.problem import digest_of
 from precision.records.columns import COLUMNS
 from precision.records.row import Cell, Row, Status
+from precision.records.schema import claim
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DEFAULT_STORE = Path(".precision") / "store.sqlite"
 
-# Raised when an older version of the package could misread what this one writes. New columns do not raise it.
-_SCHEMA_VERSION = 1
-_APPLICATION_ID = 0x41545052  # "ATPR", which tells our file from any other SQLite file
-_SQL_TYPES = {str: "TEXT", int: "INTEGER", float: "REAL", bool: "INTEGER"}
 _NAMES = [f'"{column.name}"' for column in COLUMNS]  # quoted: `case` is a word of SQL
 
 
@@ -57,7 +55,7 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
             self._db.row_factory = sqlite3.Row
-            self._claim()
+            claim(self._db, path, create=create)
 
     def close(self) -> None:
         """Close the file; the store cannot be used afterwards."""
@@ -80,15 +78,28 @@ class Store:
             assert cursor.lastrowid is not None
             return cursor.lastrowid
 
-    def add(self, run: int, row: Row) -> None:
-        """Keep a row; it is on disk when this returns."""
-        names = ", ".join(f'"{name}"' for name in row.cells)
-        places = ", ".join("?" for _ in row.cells)
+    def add(self, run: int, row: Row, place: int = 0) -> None:
+        """Keep a row; it is on disk when this returns. Rows are read in the order of their places."""
+        self.add_together(run, {place: row})
+
+    def add_together(self, run: int, rows: Mapping[int, Row]) -> None:
+        """Keep rows by place, all of them or none."""
         with self._mending():
-            self._db.execute(
-                f"INSERT OR REPLACE INTO rows (run, {names}) VALUES (?, {places})",
-                (run, *row.cells.values()),
-            )
+            self._db.execute("SAVEPOINT together")
+            try:
+                for place, row in rows.items():
+                    names = ", ".join(f'"{name}"' for name in row.cells)
+                    values = ", ".join("?" for _ in row.cells)
+                    self._db.execute(
+                        f"INSERT OR REPLACE INTO rows (run, place, {names}) VALUES (?, ?, {values})",
+                        (run, place, *row.cells.values()),
+                    )
+                self._db.execute("RELEASE together")
+            except BaseException:
+                with suppress(sqlite3.Error):  # SQLite may have done so by itself
+                    self._db.execute("ROLLBACK TO together")
+                    self._db.execute("RELEASE together")
+                raise
 
     def finish_run(self, run: int, seconds: Mapping[str, float]) -> None:
         """Note the end of a run and where its time went."""
@@ -96,6 +107,22 @@ class Store:
             self._db.execute(
                 "UPDATE runs SET finished = ?, seconds = ? WHERE id = ?", (_now(), json.dumps(seconds), run)
             )
+
+    def unfinished_runs(self, name: str, config: str, code: str, environment: Mapping[str, Any]) -> list[int]:
+        """Runs of the same that have not been finished, the newest first: stopped, or still under way."""
+        with self._mending():
+            found = self._db.execute(
+                "SELECT id FROM runs WHERE finished IS NULL AND (name, config, code, fingerprint) = (?, ?, ?, ?)"
+                " ORDER BY id DESC",
+                (name, config, code, fingerprint(environment)),
+            )
+            return [record["id"] for record in found]
+
+    def kept_cases(self, run: int) -> dict[tuple[str, str], str]:
+        """By sweep and case, the revision of the method (of a user's own kernel) of every row that the run has."""
+        with self._mending():
+            found = self._db.execute('SELECT sweep, "case", revision FROM rows WHERE run = ?', (run,))
+            return {(record["sweep"], record["case"]): record["revision"] or "" for record in found}
 
     def known_rows(self, code: str, environment: Mapping[str, Any]) -> dict[str, Row]:
         """The newest row of every case that this code measured in this environment, without its latency samples.
@@ -135,52 +162,22 @@ class Store:
         raise UsageError(f"there is no run {run} in {str(self.path)!r}; the newest are {known}")
 
     def frame(self, run: int) -> pd.DataFrame:
-        """The rows of a run in the order they were measured, latency statistics included."""
+        """The rows of a run in the order of its plan, latency statistics included."""
         from precision.records.frame import make_frame
 
         with self._mending():
             records = self._db.execute(
-                f"SELECT {', '.join(_NAMES)} FROM rows WHERE run = ? ORDER BY rowid", (run,)
+                f"SELECT {', '.join(_NAMES)} FROM rows WHERE run = ? ORDER BY place, rowid", (run,)
             ).fetchall()
         return make_frame([tuple(record) for record in records])
-
-    def _claim(self) -> None:
-        """Make the tables in a new file, add columns that came later, and refuse a file that is not ours."""
-        application = self._db.execute("PRAGMA application_id").fetchone()[0]
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables and application != _APPLICATION_ID:
-            raise UsageError(f"{str(self.path)!r} is a database of another program; name another file with --store")
-        if version > _SCHEMA_VERSION:
-            raise UsageError(
-                f"{str(self.path)!r} was written by a newer attention-precision; upgrade, or name another with --store"
-            )
-        if not tables:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            columns = ", ".join(f'"{column.name}" {_SQL_TYPES[column.type]}' for column in COLUMNS)
-            self._db.executescript(
-                f"""
-                BEGIN IMMEDIATE;
-                CREATE TABLE IF NOT EXISTS runs (
-                    id INTEGER PRIMARY KEY, name TEXT, title TEXT, config TEXT, code TEXT, environment TEXT,
-                    fingerprint TEXT, started TEXT, finished TEXT, seconds TEXT
-                );
-                CREATE TABLE IF NOT EXISTS rows (run INTEGER REFERENCES runs, {columns}, UNIQUE (run, "case", sweep));
-                PRAGMA application_id = {_APPLICATION_ID};
-                PRAGMA user_version = {_SCHEMA_VERSION};
-                COMMIT;
-                """
-            )
-        present = {record["name"] for record in self._db.execute("PRAGMA table_info(rows)")}
-        for column in COLUMNS:
-            if column.name not in present:
-                self._db.execute(f"ALTER TABLE rows ADD COLUMN {column.name} {_SQL_TYPES[column.type]}")
 
     @contextmanager
     def _mending(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except UsageError:
+            raise
+        except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: text that is no JSON
             raise UsageError(
                 f"the store {str(self.path)!r} cannot be used: {error}; name another file with --store"
             ) from error
@@ -205,6 +202,20 @@ def fingerprint(environment: Mapping[str, Any]) -> str:
 
 
 def _run_record(record: sqlite3.Row) -> RunRecord:
+    """Raises ValueError when a cell holds what was never written there."""
+    try:
+        run = _as_run(record)
+        datetime.fromisoformat(run.started)
+        sound = all(isinstance(text, str) for text in (run.name, run.title, run.config, run.code))
+        sound &= isinstance(run.environment, dict) and all(map(math.isfinite, run.seconds.values()))
+    except (AttributeError, IndexError, RecursionError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise ValueError(f"run {record['id']} is damaged")
+    return run
+
+
+def _as_run(record: sqlite3.Row) -> RunRecord:
     return RunRecord(
         id=record["id"],
         name=record["name"],

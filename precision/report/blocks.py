@@ -20,13 +20,17 @@ class Field:
 
 @dataclass(frozen=True)
 class Table:
-    """Raw values under headers; `collapsed` hides a long table behind its caption where the page can."""
+    """Raw values under headers.
+
+    `collapsed` hides a long table behind its caption where the page can; `printed` shows it on the terminal, too.
+    """
 
     kind: ClassVar[str] = "table"
     caption: str
     fields: tuple[Field, ...]
     rows: tuple[tuple[Cell, ...], ...]
     collapsed: bool = False
+    printed: bool = False
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.fields) for row in self.rows):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from precision.report.blocks import Report
+from precision.report.limits import shortened
+from precision.report.rows import require_sound
 from precision.report.sections import MAKERS
 from precision.report.sections.zoo import summarise
 from precision.report.show import plural, seconds
@@ -12,8 +14,9 @@ from precision.zoo.marks import marks
 
 
 def build_report(source: Source) -> Report:
-    """Everything both pages show, computed once."""
-    sections = [section for make in MAKERS if (section := make(source))]
+    """Everything both pages show, computed once; raises UsageError when a row lacks what every row has."""
+    require_sound(source.frame)
+    sections = [shortened(section) for make in MAKERS if (section := make(source))]
     return Report(
         title=source.record.title,
         facts=_facts(source),

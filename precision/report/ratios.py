@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
-
 import pandas as pd
 
 from precision.latency.ratio import compare
+from precision.records.frame import read_samples
 
 YARDSTICK = "sdpa-math"
 
 
-def ratios_to_yardstick(rows: pd.DataFrame, samples: str) -> pd.Series[str]:
-    """`0.47 × [0.45, 0.50]` from the column of samples; nothing for the yardstick and where either is missing."""
-    yardsticks = rows[(rows["method"] == YARDSTICK) & (rows[samples] != "")].groupby("problem")[samples].first()
+def ratios_to_yardstick(rows: pd.DataFrame, samples: str, among: pd.DataFrame) -> pd.Series[str]:
+    """`0.47 × [0.45, 0.50]` from the column of samples, the yardstick's own being `among` other rows.
+
+    Nothing for the yardstick and where either is missing.
+    """
+    yardsticks = among[(among["method"] == YARDSTICK) & (among[samples] != "")].groupby("problem")[samples].first()
     pairs = zip(rows["method"], rows[samples], rows["problem"].map(yardsticks).astype(object).fillna(""), strict=True)
-    return pd.Series([_ratio(method, *map(_load, texts)) for method, *texts in pairs], rows.index, dtype=object)
-
-
-def _load(text: str) -> list[float]:
-    return [float(value) for value in json.loads(text or "[]")]
+    return pd.Series([_ratio(method, *map(read_samples, texts)) for method, *texts in pairs], rows.index, dtype=object)
 
 
 def _ratio(method: str, own: list[float], yardstick: list[float]) -> str | None:

@@ -8,17 +8,30 @@ from typing import Any
 
 import pandas as pd
 
+from precision.errors import UsageError
 from precision.records.columns import COLUMNS, LATENCY_COLUMNS
 from precision.spec import Spec
 
 # A problem without its dtype and its scale.
 SETTING = ["inputs", "batch", "q_heads", "kv_heads", "q_len", "kv_len", "d_k", "d_v", "mask", "seed"]
+_ALWAYS = ["case", "sweep", "problem", "method", "backend", "dtype", "scale", *SETTING]
 # What tells settings apart when inputs and d_k do not, under the name that a label gives it.
 _TELLING = {
     "d_v": "d_v", "q_len": "n", "kv_len": "keys", "q_heads": "heads", "kv_heads": "kv heads", "batch": "batch",
     "mask": "mask", "seed": "seed",
 }  # fmt: skip
+_MOST_WIDTHS = 16
 _DTYPES = ["fp64", "fp32", "fp16", "bf16"]
+
+
+def require_sound(frame: pd.DataFrame) -> None:
+    """Raise UsageError when a row lacks what tells its case, or a hole its reason: a run never wrote it so."""
+    holes = frame["status"] != "ok"
+    lacking = [name for name in _ALWAYS if frame[name].isna().any()]
+    lacking += ["note"] if frame.loc[holes, "note"].isna().any() else []
+    lacking += ["rows"] if frame.loc[~holes, "rows"].isna().any() else []
+    if lacking:
+        raise UsageError(f"the store holds a row without {lacking[0]}; it is damaged, or another program wrote to it")
 
 
 def measured_rows(frame: pd.DataFrame) -> pd.DataFrame:
@@ -96,9 +109,20 @@ def dtypes_of(rows: pd.DataFrame) -> list[str]:
 
 def width_family(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with drawn inputs in which d_k varies while all else stays; of several such sets the one that has the
-    most d_k. Empty when no set has two.
+    most d_k, of which no more are taken than an axis can name. Empty when no set has two.
     """
     drawn = rows[~rows["is_captured"] & rows["scale"].isin(["sqrt_dk", "none"]) & (rows["d_v"] == rows["d_k"])]
     same = [column for column in SETTING if column not in ("d_k", "d_v")]
-    groups = [group for _, group in drawn.groupby(same, sort=False) if group["d_k"].nunique() > 1]
-    return max(groups, key=lambda group: group["d_k"].nunique(), default=drawn.iloc[:0])
+    widths = drawn.groupby(same, sort=False)["d_k"].transform("nunique")
+    if drawn.empty or widths.max() < 2:
+        return drawn.iloc[:0]
+    first = drawn[same].iloc[int(widths.to_numpy().argmax())]
+    family = drawn[(drawn[same] == first).all(axis=1)]
+    return family[family["d_k"].isin(_spread(sorted(family["d_k"].unique()), _MOST_WIDTHS))]
+
+
+def _spread(values: list[float], most: int) -> list[float]:
+    """At most so many of some values, from the first to the last."""
+    if len(values) <= most:
+        return values
+    return [values[round(place * (len(values) - 1) / (most - 1))] for place in range(most)]

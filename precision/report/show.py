@@ -9,6 +9,7 @@ from typing import Literal, get_args
 Show = Literal["text", "code", "number", "percent", "count", "seconds", "bytes", "ratio"]
 
 MISSING = "–"
+_MOST_LISTED = 20
 _GAP = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
 
 
@@ -80,7 +81,9 @@ def span(values: list[float], show: Callable[[float], str] = number) -> str:
 
 
 def listed(words: list[str]) -> str:
-    """Words as a sentence lists them: `a, b and c`."""
+    """Words as a sentence lists them: `a, b and c`; of a great many the first, and how many more."""
+    if len(words) > _MOST_LISTED:
+        words = [*words[: _MOST_LISTED - 1], f"{count(len(words) - _MOST_LISTED + 1)} more"]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import pandas as pd
 
-from precision.records.store import RunRecord
+from precision.records.store import DEFAULT_STORE, RunRecord
 from precision.report.rows import measured_rows
+
+_LARGEST_CSV = 5 * 2**20  # bytes, but for characters beyond ASCII
+
+
+def folder_of(record: RunRecord) -> str:
+    """The run's name as the name of a folder or a file: no path leads out of it, whatever the store says."""
+    return re.sub(r"[^\w.-]+", "-", record.name).strip(".-") or "run"
 
 
 @dataclass(frozen=True)
@@ -18,6 +27,7 @@ class Source:
 
     record: RunRecord
     frame: pd.DataFrame
+    store: Path = DEFAULT_STORE  # where the rows are kept, for the command that exports them
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -29,10 +39,24 @@ class Source:
         """Every method that was measured, in the order of the run; figures give each the same colour throughout."""
         return list(dict.fromkeys(self.rows["method"]))
 
+    @cached_property
+    def rows_csv(self) -> str | None:
+        """The rows as CSV; None where that is more than a folder of reports should hold."""
+        if self.frame.size > _LARGEST_CSV:  # a cell is one character at least
+            return None
+        text = self.frame.to_csv(index=False, lineterminator="\n")
+        return text if len(text) <= _LARGEST_CSV else None
+
+    @property
+    def export_command(self) -> str:
+        """What writes every row of the run to a file."""
+        store = "" if self.store == DEFAULT_STORE else f" --store {shlex.quote(str(self.store))}"
+        return f"precision export rows.parquet --run {self.record.id}{store}"
+
     @property
     def config_file(self) -> str:
         """The file beside the report that holds the run's configuration."""
-        return f"{self.record.name or 'run'}.toml"
+        return f"{folder_of(self.record)}.toml"
 
     @property
     def command(self) -> str:

@@ -32,6 +32,7 @@ _FONTS = "'DejaVu Sans', Verdana, sans-serif"
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "attention-precision",
+    "text.parse_math": False,  # a file may be called $x$
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
     "axes.labelsize": 9.5,

@@ -10,12 +10,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from precision.scores.weighting import weightings
+from precision.scores.weighting import Weighting, weightings
 
 
-@weightings.register("additive")
+@weightings.register("bahdanau")
 @dataclass(frozen=True)
-class Additive:
+class Additive(Weighting):
     """softmax of v.tanh(W1 q + W2 k) (Bahdanau et al. 2015); W1, W2 and v ~ N(0, 1/d_k) are drawn from `seed`."""
 
     seed: Annotated[int, Field(ge=0)] = 0
@@ -24,8 +24,9 @@ class Additive:
         """(..., L, S), a key at a time, since all the hidden layers together are (..., L, S, d_k)."""
         d_k = q.shape[-1]
         stream = torch.Generator().manual_seed(self.seed)
-        w1, w2 = torch.randn(2, d_k, d_k, generator=stream, dtype=q.dtype) / math.sqrt(d_k)
-        v = torch.randn(d_k, generator=stream, dtype=q.dtype) / math.sqrt(d_k)
+        # Drawn in fp64, so that every dtype has the same network.
+        w1, w2 = (torch.randn(2, d_k, d_k, generator=stream, dtype=torch.float64) / math.sqrt(d_k)).to(q)
+        v = (torch.randn(d_k, generator=stream, dtype=torch.float64) / math.sqrt(d_k)).to(q)
         from_q, from_k = q @ w1, k @ w2
         return torch.stack([(from_q + key[..., None, :]).tanh() @ v for key in from_k.unbind(-2)], -1)
 

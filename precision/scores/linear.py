@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from precision.scores.weighting import weightings
+from precision.scores.weighting import Weighting, weightings
 
 
 @weightings.register("linear")
 @dataclass(frozen=True)
-class Linear:
+class Linear(Weighting):
     """phi(q).phi(k) over its sum, phi(x) = elu(x) + 1 (Katharopoulos et al. 2020, eq. 7); the scale has no place."""
 
     def weights(self, q: Tensor, k: Tensor, scale: float) -> Tensor:

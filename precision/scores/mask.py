@@ -72,7 +72,7 @@ class Bool:
 class Additive:
     """A bias -slope |i - j| for each head, halved from head to head, as ALiBi adds it (Press et al. 2022)."""
 
-    slope: Annotated[float, Field(gt=0)] = 0.5
+    slope: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.5
     is_causal = False
 
     def draw(self, shape: Shape, generator: Generator) -> Tensor | None:

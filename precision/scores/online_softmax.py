@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from precision.numerics.rounding import torch_dtype
-from precision.scores.weighting import weightings
+from precision.scores.weighting import Weighting, weightings
 
 
 @weightings.register("online_softmax")
 @dataclass(frozen=True)
-class OnlineSoftmax:
+class OnlineSoftmax(Weighting):
     """The softmax, streamed (Milakov & Gimelshein 2018): `block` keys at a time; m, l and O are kept in `state`."""
+
+    is_softmax: ClassVar[bool] = True
 
     block: Annotated[int, Field(ge=1)] = 64
     state: str = "fp64"

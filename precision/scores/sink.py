@@ -9,12 +9,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from precision.scores.weighting import weightings
+from precision.scores.weighting import Weighting, weightings
 
 
 @weightings.register("sink")
 @dataclass(frozen=True)
-class Sink:
+class Sink(Weighting):
     """exp(s_j) / (exp(logit) + sum exp(s)): weights that may sum to less than 1 (gpt-oss, 2025, learns the logit)."""
 
     logit: Annotated[float, Field(allow_inf_nan=False)] = 0.0

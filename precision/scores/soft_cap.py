@@ -8,12 +8,12 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from precision.scores.weighting import weightings
+from precision.scores.weighting import Weighting, weightings
 
 
 @weightings.register("soft_cap")
 @dataclass(frozen=True)
-class SoftCap:
+class SoftCap(Weighting):
     """softmax(cap tanh(scale q.k / cap)): no logit beyond +-cap (Gemma 2, 2024, section 2, with cap 50)."""
 
     cap: Annotated[float, Field(gt=0)] = 50.0

@@ -38,7 +38,7 @@ def observe_environment(device: torch.device) -> dict[str, Any]:
     """Versions, hardware, threads and the flags that change results, as plain values."""
     environment: dict[str, Any] = {
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # plain text, which can be read without torch
         "numpy": numpy.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
         "device": device.type,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from precision.backends.backend import backends
 from precision.errors import UsageError
@@ -18,18 +19,10 @@ from precision.scores.mask import OwnMask, masks
 from precision.scores.scale import canonical_scale, resolve_scale
 from precision.spec import Spec
 from precision.sweep.config import Config, Sweep
+from precision.sweep.task import Task
 
-
-@dataclass(frozen=True)
-class Task:
-    """One problem with all its methods: inputs and references are made once for it."""
-
-    sweep: str
-    problem: Problem
-    methods: tuple[str, ...]
-    backward: bool
-    latency: bool
-    source: str = ""  # for captured inputs, the module that made the call
+# Of one sweep. At a millisecond a case these take a quarter of an hour.
+_MOST_CASES = 1_000_000
 
 
 def plan(config: Config) -> list[Task]:
@@ -37,11 +30,22 @@ def plan(config: Config) -> list[Task]:
 
     The dtype varies fastest, so that problems that share their unrounded inputs follow each other.
     """
-    names = [sweep.name for sweep in config.sweep]
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(sweep.name for sweep in config.sweep).items():
+        if count > 1:
             raise UsageError(f"two sweeps are called {name!r}; rename one")
+    for sweep in config.sweep:
+        _require_size(sweep)
     return [task for sweep in config.sweep for task in _plan_sweep(sweep)]
+
+
+def _require_size(sweep: Sweep) -> None:
+    """Refuse a product that no machine ends, before it is written out. Calls of capture files are counted once."""
+    axes = (getattr(sweep, name) for name in Sweep.model_fields)
+    cases = math.prod(len(axis) for axis in axes if isinstance(axis, list))
+    if cases > _MOST_CASES:
+        raise UsageError(
+            f"sweep {sweep.name!r} is a product of {cases:,} cases, and the most is {_MOST_CASES:,}; shorten its lists"
+        )
 
 
 def _plan_sweep(sweep: Sweep) -> Iterator[Task]:

@@ -3,93 +3,134 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from precision.backends.backend import Absent, Backend, Refused, backends
+from precision.backends.backend import Absent, Refused, backends
+from precision.backends.derivatives import prepare_asked
 from precision.backends.gradient import prepare_gradients
+from precision.backends.own import revision_of
+from precision.inputs.find import asked_of
 from precision.latency.clock import time_first
 from precision.numerics.incidence import count_incidence
 from precision.numerics.metrics import measure_errors
-from precision.problem import Case
-from precision.records.columns import BY_NAME
+from precision.problem import Problem
 from precision.records.row import Cell, Row, Status
-from precision.spec import Spec
+from precision.sweep.conduct import watched
 from precision.sweep.error_cells import error_cells
-from precision.sweep.gradients import measure_gradients
-from precision.sweep.grid import Task
-from precision.sweep.memory import profile_call
+from precision.sweep.first_failure import first_failure
+from precision.sweep.gradients import Backward, call_backward, judge_backward
+from precision.sweep.identity import hole, identity_of
+from precision.sweep.measurer import Measurer
+from precision.sweep.memory import ProfiledCall, profile_call
+from precision.sweep.own_truth import truth_for
 from precision.sweep.stopwatch import Stopwatch
+from precision.sweep.task import Task
 from precision.sweep.truth import Truth, TruthMaker
 from precision.sweep.turns import Turn, sample_in_turns
 from precision.threads import one_thread
 
 
-class Bench:
-    """Measures tasks on one device, one after the other."""
+@dataclass(frozen=True)
+class Call:
+    """What a method gave; `backward` is None when it was not asked for, and a reason when there is none."""
 
-    def __init__(self, device: torch.device, watch: Stopwatch) -> None:
+    cells: dict[str, Cell]
+    truth: Truth
+    out: Tensor
+    first: float
+    profiled: ProfiledCall
+    backward: Backward | str | None
+
+
+class Bench(Measurer):
+    """Measures tasks in this process, on one device. A kernel may allocate `memory` bytes, or most of what is free.
+
+    A case is measured in three steps, so that those in which a kernel runs can be told from our own.
+    """
+
+    def __init__(self, device: torch.device, watch: Stopwatch, memory: int | None = None) -> None:
+        super().__init__(watch)
         self._device = device
-        self._watch = watch
+        self._memory = memory
         self._truths = TruthMaker(device, watch)
+        self._truth: Truth | None = None
+        self._call: Call | None = None
 
-    def measure(self, task: Task, known: Mapping[str, Row]) -> Iterator[Row]:
-        """The rows of a task, one a method. A row in `known` (by case) is taken over; only its latency is new.
+    def measure_case(self, problem: Problem, method: str, backward: bool) -> Row:
+        self.identify(problem, method)
+        return self.call(problem, method, backward) or self.judge()
 
-        Rows come one by one, or all at the end when their latencies are sampled in turns.
-        """
-        truth = self._truths.of(task.problem)
-        named = {"sweep": task.sweep, "source": task.source}
-        rows = (Row({**self._measure_method(task, truth, method, known).cells, **named}) for method in task.methods)
-        yield from self._sample_latency(task, truth, list(rows)) if task.latency else rows
+    def identify(self, problem: Problem, method: str) -> dict[str, Cell]:
+        """Make the inputs, and give the identity of the case."""
+        backend = backends.build(method)
+        return {
+            **identity_of(problem, method),
+            "revision": revision_of(backend),
+            "max_subtraction": backend.max_subtraction,
+            "scale_value": self._truth_of(problem).inputs.exact.scale_value,
+            "device": self._device.type,
+        }
 
-    def _measure_method(self, task: Task, truth: Truth, method: str, known: Mapping[str, Row]) -> Row:
-        case = Case(task.problem, method)
-        row = known.get(case.key)
-        if row is None or (row.status is Status.OK and task.backward and "backward" not in row.cells):
-            row = self._measure_case(case, truth)
-            if row.status is Status.OK and task.backward:
-                gradients = measure_gradients(backends.build(method), truth, self._device, self._watch)
-                row = Row({**row.cells, **gradients})
-        return row
-
-    def _measure_case(self, case: Case, truth: Truth) -> Row:
-        backend = backends.build(case.method)
-        cells = _identity(case, backend, truth, self._device)
+    def call(self, problem: Problem, method: str, backward: bool) -> Row | None:
+        """Call the method's kernels, and nothing else: a hole, or None when there is something to judge."""
+        cells, truth, backend = self.identify(problem, method), self._truth_of(problem), backends.build(method)
+        x, asks = truth.inputs.rounded, asked_of(problem.inputs)
         try:
-            with backend.prepare(truth.inputs.rounded) as call, self._watch.timing("kernels"):
-                out, first = time_first(call, self._device)
-                _require_shape(out, truth)
-                profiled = profile_call(call, self._device)
-        except Exception as error:  # any kernel may raise anything, and the run goes on
+            with (
+                watched(x.tensors, self._device, self._memory),
+                prepare_asked(backend, x, asks) as attend,
+                self.watch.timing("kernels"),
+            ):
+                out, first = time_first(attend, self._device)
+                _require_output(out, truth)
+                profiled = profile_call(attend, self._device)
+        except (Exception, SystemExit) as error:  # any kernel may raise anything, and the run goes on
             return _hole(cells, error)
-        return Row(
-            {
-                **cells,
-                "status": Status.OK,
-                "ran": " ".join(profiled.operators),
-                **self._judge(out, truth),
-                "latency_first": first,
-                "peak_memory": profiled.peak_memory,
-                "threads": torch.get_num_threads(),
-            }
-        )
+        gradients = call_backward(backend, truth, self._device, self.watch, self._memory) if backward else None
+        self._call = Call(cells, truth, out, first, profiled, gradients)
+        return None
+
+    def judge(self) -> Row:
+        """The row of the last call."""
+        call, self._call = self._call, None
+        assert call is not None
+        truth = truth_for(backends.build(str(call.cells["method"])), call.truth)
+        cells = {
+            **call.cells,
+            "status": Status.OK,
+            "ran": " ".join(call.profiled.operators),
+            **self._judge(call.out, truth),
+            "latency_first": call.first,
+            "peak_memory": call.profiled.peak_memory,
+            "threads": torch.get_num_threads(),
+        }
+        if call.backward is not None:
+            cells |= judge_backward(call.backward, truth, self._device, self.watch)
+        if truth is not call.truth:
+            return Row(cells)  # the bounds are those of a softmax
+        with self.watch.timing("errors"), one_thread(self._device):
+            cells |= first_failure(cells, call.out, truth)
+            gradients = call.backward.gradients if isinstance(call.backward, Backward) else None
+            cells |= call.truth.bounds.cells(str(cells["method"]), call.out, gradients)
+        return Row(cells)
 
     def _judge(self, out: Tensor, truth: Truth) -> dict[str, Cell]:
         arithmetic, total = truth.arithmetic, truth.total
-        with self._watch.timing("errors"), one_thread(self._device):
+        with self.watch.timing("errors"), one_thread(self._device):
             kept = ~arithmetic.masked_rows
             cells: dict[str, Cell] = asdict(count_incidence(out, arithmetic))
             for prefix, right in (("out", arithmetic), ("out_total", total)):
                 cells |= error_cells(prefix, measure_errors(out, right.out, truth.format, kept))
         return {**cells, **asdict(truth.hazards)}
 
-    def _sample_latency(self, task: Task, truth: Truth, rows: list[Row]) -> list[Row]:
+    def sample(self, task: Task, rows: list[Row]) -> list[Row]:
         """The same rows with samples of the forward pass, and of both passes where the task has a backward one."""
+        truth = self._truth_of(task.problem)
         x = truth.inputs.rounded
         passes = {"latency": lambda backend: backend.prepare(x)}
         if task.backward:
@@ -100,29 +141,17 @@ class Bench:
                 for method, row in zip(task.methods, rows, strict=True)
                 if row.status is Status.OK and (name == "latency" or row.cells["backward"] == "ok")
             }
-            with self._watch.timing("kernels"):
+            with self.watch.timing("kernels"):
                 found = sample_in_turns(turns, self._device)
             rows = [_with_samples(row, name, found.get(str(row.cells["method"]))) for row in rows]
         return rows
 
-
-def _identity(case: Case, backend: Backend, truth: Truth, device: torch.device) -> dict[str, Cell]:
-    problem = case.problem
-    return {
-        "case": case.key,
-        "problem": problem.key,
-        "method": case.method,
-        "backend": Spec.parse(case.method).name,
-        "max_subtraction": backend.max_subtraction,
-        "inputs": problem.inputs,
-        "dtype": problem.dtype,
-        "mask": problem.mask,
-        "scale": str(problem.scale),
-        "scale_value": truth.inputs.exact.scale_value,
-        "seed": problem.seed,
-        "device": device.type,
-        **asdict(problem.shape),
-    }
+    def _truth_of(self, problem: Problem) -> Truth:
+        """Made once for the methods of a problem, which follow each other."""
+        if self._truth is None or self._truth.problem != problem:
+            self._truth = self._call = None  # let go of the old one before the new one is made
+            self._truth = self._truths.of(problem)
+        return self._truth
 
 
 def _first_seconds(row: Row, name: str) -> float:
@@ -133,25 +162,26 @@ def _with_samples(row: Row, name: str, samples: list[float] | Exception | None) 
     if samples is None:
         return row
     if isinstance(samples, Exception):
-        return _hole({key: row.cells[key] for key in row.cells if BY_NAME[key].group == "identity"}, samples)
+        return _hole(row.cells, samples)
     return Row({**row.cells, f"{name}_samples": json.dumps(samples)})
 
 
-def _hole(identity: Mapping[str, Cell], error: Exception) -> Row:
+def _hole(cells: Mapping[str, Cell], error: BaseException) -> Row:
     reason = str(error).strip() or "no reason was given"
     if isinstance(error, Absent):
-        status = Status.ABSENT
-    elif isinstance(error, Refused | NotImplementedError):
-        status = Status.REFUSED
-    else:
-        status, reason = Status.RAISED, f"{type(error).__name__}: {reason}"
-    return Row({**identity, "status": status, "note": reason})
+        return hole(cells, Status.ABSENT, reason)
+    if isinstance(error, Refused | NotImplementedError):
+        return hole(cells, Status.REFUSED, reason)
+    return hole(cells, Status.RAISED, f"{type(error).__name__}: {reason}")
 
 
-def _require_shape(out: object, truth: Truth) -> None:
+def _require_output(out: object, truth: Truth) -> None:
     x = truth.inputs.rounded
     wanted = (*x.q.shape[:3], x.v.shape[-1])
     if not isinstance(out, Tensor):
         raise TypeError(f"the method returned {type(out).__name__}, not a tensor")
     if tuple(out.shape) != wanted:
         raise ValueError(f"the method returned shape {tuple(out.shape)}, not {wanted}")
+    for what in ("dtype", "device"):
+        if getattr(out, what) != getattr(x.q, what):
+            raise TypeError(f"the method returned {what} {getattr(out, what)}, not {getattr(x.q, what)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
 
@@ -25,6 +25,16 @@ class Stopwatch:
             yield
         finally:
             self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Add what another stopwatch took."""
+        for part, value in seconds.items():
+            self.seconds[part] = self.seconds.get(part, 0.0) + value
+
+    def take(self) -> dict[str, float]:
+        """The seconds so far, which are then counted from 0 again."""
+        taken, self.seconds = self.seconds, {}
+        return taken
 
     def total(self) -> float:
         """Seconds since the stopwatch was made."""

@@ -14,6 +14,7 @@ from precision.numerics.gradients import Gradients
 from precision.numerics.hazards import Hazards, find_hazards
 from precision.numerics.reference import Reference, attend
 from precision.problem import Problem
+from precision.sweep.bounds import Bounds
 from precision.sweep.stopwatch import Stopwatch
 from precision.threads import one_thread
 
@@ -109,6 +110,11 @@ class Truth:
     def gradients(self) -> Gradients:
         """fp64 gradients of the rounded operands for the rounded dO."""
         return self._maker.differentiate(self.arithmetic, self.upstream)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """The largest errors of a kernel that rounds every stage to the problem's format, on a part of the problem."""
+        return Bounds(self)
 
     @cached_property
     def hazards(self) -> Hazards:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from precision.zoo.allowed import Row, judge_error, logit_rounding, value
+from precision.zoo.remarks import case_of, remark, text
 
 # Every symbol that a measured row can have; a hole has its status as its symbol.
 MEANINGS = {
@@ -26,30 +27,34 @@ _YARDSTICK = "eager"
 
 @dataclass(frozen=True)
 class Mark:
-    """A symbol (a key of MEANINGS, or the status of a hole) and its reason; a right output needs none."""
+    """A symbol (a key of MEANINGS, or the status of a hole) and its reason, or what else there is to say."""
 
     symbol: str
     reason: str = ""
 
 
 def marks(frame: pd.DataFrame) -> pd.DataFrame:
-    """The zoo's rows of a run, one line each: case, dtype, method, symbol, reason; in the order of the run."""
+    """The zoo's rows of a run, one line each: case, dtype, method, symbol, reason, warning; in the order of the run.
+
+    The warning is about the mask, whatever the method did with it.
+    """
     zoo = frame[frame["inputs"].str.startswith("zoo/")].drop_duplicates("case")
     rows: list[Row] = [dict(zip(zoo.columns, cells, strict=True)) for cells in zoo.itertuples(index=False, name=None)]
     eager = {row["problem"]: row for row in rows if row["method"] == _YARDSTICK and value(row, "out_compared")}
     found = [(row, mark(row, eager.get(row["problem"]))) for row in rows]
     lines = [
-        (str(row["inputs"]).removeprefix("zoo/"), row["dtype"], row["method"], given.symbol, given.reason)
+        (case_of(row), row["dtype"], row["method"], given.symbol, given.reason, text(row, "mask_warning"))
         for row, given in found
     ]
-    return pd.DataFrame(lines, columns=["case", "dtype", "method", "symbol", "reason"])
+    return pd.DataFrame(lines, columns=["case", "dtype", "method", "symbol", "reason", "warning"])
 
 
 def mark(row: Row, yardstick: Row | None = None) -> Mark:
     """The mark of one row; `yardstick` is the row of eager on the same problem, where it was measured."""
     if row["status"] != "ok":
         return Mark(str(row["status"]), str(row["note"]).splitlines()[0])  # some exceptions say pages
-    return _judge_masked(row) or _judge_nan(row) or _judge_finite(row, yardstick)
+    given = _judge_masked(row) or _judge_nan(row) or _judge_finite(row, yardstick)
+    return Mark(given.symbol, "; ".join(filter(None, (given.reason, remark(row)))))
 
 
 def _judge_masked(row: Row) -> Mark | None:

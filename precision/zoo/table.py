@@ -6,6 +6,7 @@ import pandas as pd
 
 from precision.zoo.marks import marks
 
+_SAME_REASON = ["case", "symbol", "reason"]
 RIGHT = "ok"  # the shortest word for the mark that most cells have
 
 
@@ -26,12 +27,16 @@ def zoo_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def zoo_reasons(frame: pd.DataFrame) -> pd.DataFrame:
-    """Every mark but `right` with its reason: case, mark, methods, dtypes, reason; alike ones share a line."""
+    """Every mark with a reason, and every warning: case, mark, methods, dtypes, reason; alike ones share a line."""
     found = marks(frame)
-    found = found[found["symbol"] != "right"]
+    found["symbol"] = found["symbol"].replace("right", RIGHT)
     lines = [
         (case, symbol, _joined(group["method"]), _joined(group["dtype"]), reason)
-        for (case, symbol, reason), group in found.groupby(["case", "symbol", "reason"], sort=False)
+        for (case, symbol, reason), group in found[found["reason"] != ""].groupby(_SAME_REASON, sort=False)
+    ]
+    lines += [
+        (case, "warning", "", _joined(group["dtype"]), warning)
+        for (case, warning), group in found[found["warning"] != ""].groupby(["case", "warning"], sort=False)
     ]
     return pd.DataFrame(lines, columns=["case", "mark", "methods", "dtypes", "reason"])
 

@@ -20,10 +20,13 @@ _WHERE = {
     "masked-row": "where a row is fully masked",
     "scale-order": "where |q.k| exceeds the largest number before the scale",
     "scores-overflow": "where |q.k| exceeds 65504 before the scale",
+    "reduced-flag": "where |q.k| exceeds 65504 after the scale, too",
     "silent-zero": "where every logit is beyond the format",
     "weights-underflow": "where weights are too small for the format",
     "empty": "where there is no key",
     "finfo-min": "where a row of the mask is the lowest finite number",
+    "negative-scale": "where the scale is negative and the mask causal",
+    "padding-nan": "where a masked key is NaN",
 }
 
 _MAY_BE_REFUSED = ("mask-dtype",)

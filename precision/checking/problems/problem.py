@@ -25,6 +25,11 @@ class Call:
     x: Operands
     do: Tensor
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Every tensor that a kernel gets."""
+        return (*self.x.tensors, self.do)
+
     def to(self, device: torch.device) -> Call:
         """The same call with its tensors on a device."""
         return Call(self.x.to(device), self.do.to(device))

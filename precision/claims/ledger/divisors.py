@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import torch
 
 from precision.claims import saturation as sweep
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.draws import draw_rows
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.claims.saturation import ENTROPY, LARGEST, SCALED, UNSCALED
+from precision.experiments.draws import draw_rows
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.problem import Shape
 from precision.report.show import number
 from precision.scores.scale import resolve_scale

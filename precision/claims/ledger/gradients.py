@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from precision.claims import saturation as sweep
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.claims.saturation import (
     DQ_MEAN,
     DQ_MEDIAN,
@@ -22,6 +20,9 @@ from precision.claims.saturation import (
     lost_weights,
 )
 from precision.claims.statistics import DTYPES
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.report.show import number
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import nan
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.claims.training import runs
-from precision.claims.training.runs import DIVISORS, Setup, by_divisor, train
+from precision.claims.training.runs import DIVISORS, Setup, train
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.report.show import number
 
 _, SCALED, BY_D = DIVISORS
@@ -39,10 +40,10 @@ class HardRouting(Claim):
             steps = runs.steps(effort)
             return Setup("recall", "adam", _D_K, steps, runs.seeds(effort), normed=True, learn_temperature=learn)
 
-        learned = train(setup(True))
-        tables = {_GAIN: learned.temperature, _FIXED: train(setup(False)).loss, _LEARNED: learned.loss}
+        learned, fixed = train(setup(True)), train(setup(False))
+        tables = {_GAIN: learned.temperature, _FIXED: fixed.loss, _LEARNED: learned.loss}
         for quantity, table in tables.items():
-            for divisor, values in by_divisor(table).items():
+            for divisor, values in learned.by_divisor(table).items():
                 for seed, value in enumerate(values):
                     yield Value(quantity, f"divisor {divisor}", nan, seed, value)
 

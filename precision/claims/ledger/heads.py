@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import nan
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.draws import draw_rows
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.claims.products import TOLERANCE
+from precision.experiments.draws import draw_rows
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.presets import find_preset
 
 _RATIO = "variance of q.k / d_k"

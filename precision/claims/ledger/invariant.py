@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 from precision.claims import saturation as sweep
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.claims.products import RATIO, TOLERANCE, measure_products
 from precision.claims.saturation import ENTROPY, LARGEST, OFF_PEAK, SCALED
 from precision.claims.training import runs
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.report.show import number
 
 _VARIANCE = "variance of the logits"

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.draws import draw_rows
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
+from precision.experiments.draws import draw_rows
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 
 _MAX = "largest scaled logit of a row, mean"
 _D_K = 64

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide, decide_by_part
-from precision.claims.draws import draw_rows
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide, decide_by_part
+from precision.experiments.draws import draw_rows
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.scores.bahdanau import Additive
 from precision.scores.linear import Linear
 from precision.scores.performer import Performer
@@ -27,29 +28,40 @@ class LinearAttention(Claim):
     source = "paper"
     said = "a largest weight that does not grow with d_k"
     expected = "conditional"
-    plot = Plot("64 keys; 1/sqrt(d_k) for the Performer, whose features need it; a uniform weight is 1/64 (dashed).",
-                marks={_LARGEST: 1 / 64})  # fmt: skip
+    plot = Plot(
+        "64 keys; 1/sqrt(d_k) for both Performers, of which the one with exp features needs it; a uniform weight is "
+        "1/64 (dashed).",
+        marks={_LARGEST: 1 / 64},
+    )
 
     def measure(self, effort: Effort) -> Iterable[Value]:
-        kinds: dict[str, Weighting] = {"softmax": Softmax(), "elu + 1": Linear(), "Performer": Performer()}
+        kinds: dict[str, Weighting] = {
+            "softmax": Softmax(),
+            "elu + 1": Linear(),
+            "Performer, relu": Performer(kernel="relu"),
+            "Performer, exp": Performer(),
+        }
         for d_k in (16, 64, 256):
             for seed in effort.seeds:
                 drawn, _ = draw_rows(d_k, effort.size(4096, 1024), seed)
                 for kind, weighting in kinds.items():
-                    scale = d_k**-0.5 if kind == "Performer" else 1.0
+                    scale = d_k**-0.5 if kind.startswith("Performer") else 1.0
                     largest = weighting.weights(drawn.q, drawn.k, scale).amax(-1).mean()
                     yield Value(_LARGEST, kind, d_k, seed, float(largest))
 
     def judge(self, seen: Evidence) -> Judgement:
-        elu, performer, softmax = (seen.line(_LARGEST, kind) for kind in ("elu + 1", "Performer", "softmax"))
+        kinds = ("elu + 1", "Performer, relu", "Performer, exp", "softmax")
+        elu, relu, exp, softmax = (seen.line(_LARGEST, kind) for kind in kinds)
         parts = {
             "for φ = elu + 1": elu[256] < 1.1 * elu[16],
-            "for Performer's random features": performer[256] < 1.1 * performer[16],
+            "for Performer's relu features": relu[256] < 1.1 * relu[16],
+            "for those that estimate the softmax": exp[256] < 1.1 * exp[16],
         }
         grounds = (
-            f"With elu + 1 the largest weight is {_listed(elu)} at d_k = 16, 64, 256; the unscaled softmax reaches "
-            f"{softmax[256]:.2f}. With 256 Performer features it is {_listed(performer)}, though the scaled softmax "
-            "that they estimate is flat: their noise, which grows with |q|², makes a few features decide."
+            f"With elu + 1 the largest weight is {_listed(elu)} at d_k = 16, 64, 256, with 256 relu features of the "
+            f"Performer {_listed(relu)}; the unscaled softmax reaches {softmax[256]:.2f}. With 256 features exp(w.x - "
+            f"|x|²/2) it is {_listed(exp)}, though the scaled softmax that they estimate is flat: their noise, which "
+            "grows with |q|², makes a few features decide."
         )
         return decide_by_part(parts, grounds)
 

@@ -8,10 +8,11 @@ from math import nan
 
 import torch
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide_by_part
-from precision.claims.draws import generator
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide_by_part
+from precision.experiments.draws import generator
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.formats import find_format
 from precision.inputs.large import Large
 from precision.inputs.make import round_operands

@@ -8,9 +8,10 @@ from math import nan
 
 import torch
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 
 _WEIGHT = "weight"
 _KEYS = ("key 1 (score 0)", "key 2 (score 0)", "key 3 (score 11)", "key 4 (score 0)")

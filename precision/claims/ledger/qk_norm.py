@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide, decide_by_part
-from precision.claims.draws import draw_rows
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide, decide_by_part
 from precision.claims.statistics import Rows
+from precision.experiments.draws import draw_rows
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.report.show import number
 
 _WIDTHS = (16, 64, 256)

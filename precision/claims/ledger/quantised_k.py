@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import nan
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide_by_part
-from precision.claims.draws import draw_rows
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide_by_part
+from precision.experiments.draws import draw_rows
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 
 _RATIO = "variance of K after / before"
 _D_K, _KEYS = 128, 1024

@@ -11,11 +11,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.draws import generator
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.claims.statistics import Rows
+from precision.experiments.draws import generator
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.inputs.capture_file import load_call, read_header, resolve
 from precision.report.show import listed
 

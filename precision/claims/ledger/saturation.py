@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from precision.claims import saturation as sweep
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.claims.saturation import LARGEST, MEDIAN_LARGEST, SCALED, SHARPS, UNSCALED
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 
 
 @claims.register("saturation-99")

@@ -10,10 +10,11 @@ from math import nan
 import torch
 
 from precision.backends.backend import Absent, Refused, backends
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.draws import draw_rows
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
+from precision.experiments.draws import draw_rows
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.inputs.make import round_operands
 from precision.operands import Operands
 

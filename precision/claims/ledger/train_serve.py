@@ -8,10 +8,11 @@ from math import nan
 
 import torch
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide
-from precision.claims.draws import generator
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide
+from precision.experiments.draws import generator
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.inputs.normal import Normal
 from precision.numerics.reference import attend
 from precision.operands import Operands

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import nan
 
-from precision.claims.claim import Claim, Effort, Judgement, claims, decide, decide_by_part
-from precision.claims.evidence import Evidence, Value
-from precision.claims.plot import Plot
+from precision.claims.claim import Claim, Judgement, claims, decide, decide_by_part
 from precision.claims.training import runs
-from precision.claims.training.runs import DIVISORS, Optimiser, Setup, train
+from precision.claims.training.runs import DIVISORS, EVERY_DIVISOR, Optimiser, Setup, train
 from precision.claims.training.task import Task
+from precision.experiments.effort import Effort
+from precision.experiments.evidence import Evidence, Value
+from precision.experiments.plot import Plot
 from precision.report.show import number, percent
 
 UNSCALED, SCALED, BY_D = DIVISORS
+_, _, _, BY_LOG = EVERY_DIVISOR
 _WIDTHS = (4, 64, 256)
 _TASKS: tuple[Task, ...] = ("recall", "pool")
 _OPTIMISERS: tuple[Optimiser, ...] = ("sgd", "adam")
@@ -52,7 +54,7 @@ class Stalls(Claim):
 
     def measure(self, effort: Effort) -> Iterable[Value]:
         for task, optimiser, d_k in product(_TASKS, _OPTIMISERS, _WIDTHS):
-            setup = Setup(task, optimiser, d_k, runs.steps(effort), runs.seeds(effort))
+            setup = replace(runs.recall(optimiser, d_k, effort), task=task)
             for divisor, losses in runs.final_losses(setup).items():
                 for seed, loss in enumerate(losses):
                     yield Value(_final(task, optimiser), divisor, d_k, seed, loss)
@@ -68,14 +70,14 @@ class Stalls(Claim):
             for d_k in _WIDTHS
         }
         sgd, adam = (
-            {divisor: seen.mean(_final("recall", optimiser), divisor, 256) for divisor in DIVISORS}
+            {divisor: seen.mean(_final("recall", optimiser), divisor, 256) for divisor in EVERY_DIVISOR}
             for optimiser in _OPTIMISERS
         )
         forgives = excess("adam", 256, BY_D) < _STALLED < excess("sgd", 256, BY_D)
         grounds = (
-            f"Recall at d_k = 256 ends at {number(sgd[UNSCALED])} unscaled, {number(sgd[SCALED])} with sqrt(d_k) and "
-            f"{number(sgd[BY_D])} with d_k under SGD; {number(adam[UNSCALED])}, {number(adam[SCALED])} and "
-            f"{number(adam[BY_D])} under Adam. "
+            f"Recall at d_k = 256 ends at {number(sgd[UNSCALED])} unscaled, {number(sgd[SCALED])} with sqrt(d_k), "
+            f"{number(sgd[BY_D])} with d_k and {number(sgd[BY_LOG])} with ln d_k under SGD; {number(adam[UNSCALED])}, "
+            f"{number(adam[SCALED])}, {number(adam[BY_D])} and {number(adam[BY_LOG])} under Adam. "
             + ("Adam forgives the divisor d_k, SGD does not." if forgives else "Adam and SGD agree about d_k.")
         )
         return decide_by_part(parts, grounds)
@@ -143,7 +145,7 @@ def _ends(run: runs.Run, mode: str, steps: int) -> Iterator[Value]:
 
 def _curves(run: runs.Run, loss: str, norm: str) -> Iterator[Value]:
     for point in run.points:
-        for place, divisor in enumerate(DIVISORS):
+        for place, divisor in enumerate(run.divisors):
             for seed in range(run.loss.shape[1]):
                 yield Value(loss, divisor, point.step, seed, float(point.loss[place, seed]))
                 yield Value(norm, divisor, point.step, seed, float(point.gradient_norm[place, seed]))

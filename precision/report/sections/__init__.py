@@ -7,8 +7,10 @@ from collections.abc import Callable
 from precision.report.blocks import Section
 from precision.report.sections import (
     ablation,
+    backends,
     captured,
     columns,
+    condition,
     environment,
     gradients,
     head_width,
@@ -24,9 +26,11 @@ from precision.report.source import Source
 
 MAKERS: tuple[Callable[[Source], Section | None], ...] = (
     zoo.make_section,
+    backends.make_section,
     ablation.make_section,
     head_width.make_section,
     logit_size.make_section,
+    condition.make_section,
     underflow.make_section,
     captured.make_section,
     latency.make_section,

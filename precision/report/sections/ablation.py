@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from precision.report.ablation import CELLS, SCALED, ablation_rows, cell
+from precision.report.ablation import CELLS, SCALED, ablation_rows, cell, pooled
 from precision.report.blocks import Cell, Field, Figure, Section, Table
 from precision.report.heat_map import draw_heat_map
 from precision.report.rows import dtypes_of
@@ -24,6 +24,7 @@ def make_section(source: Source) -> Section | None:
     rows = ablation_rows(source.rows)
     if rows.empty:
         return None
+    lines, said = pooled(rows)
     return Section(
         "ablation",
         "Scale and max-subtraction",
@@ -32,27 +33,27 @@ def make_section(source: Source) -> Section | None:
             "function that is computed; the scale does, and each setting is held against its own fp64 reference.",
             *_silent(rows),
         ),
-        (_incidence(rows), *_error(rows), *_table(rows)),
+        (_incidence(lines, said), *_error(lines, said), *_table(rows)),
     )
 
 
-def _incidence(rows: pd.DataFrame) -> Figure:
+def _incidence(rows: pd.DataFrame, said: str) -> Figure:
     return Figure(
         name="ablation-incidence",
         svg=draw_heat_map(rows, "nonfinite"),
-        caption=f"Output rows with a NaN or an infinity, in percent. {_READ}",
+        caption=f"Output rows with a NaN or an infinity, in percent. {_READ}{said}",
         alt="Heat map of the share of rows that are not finite, by input, dtype, scale and max-subtraction.",
     )
 
 
-def _error(rows: pd.DataFrame) -> list[Figure]:
+def _error(rows: pd.DataFrame, said: str) -> list[Figure]:
     if not (rows["out_rel_l2"] > 0).any():
         return []
     figure = Figure(
         name="ablation-error",
         svg=draw_heat_map(rows, "out_rel_l2"),
         caption="Relative error ‖o − o_ref‖₂ / ‖o_ref‖₂ over the finite elements, darker is larger; "
-        f"none: no element is finite. {_READ}",
+        f"none: no element is finite. {_READ}{said}",
         alt="Heat map of the relative error, by input, dtype, scale and max-subtraction.",
     )
     return [figure]

@@ -8,6 +8,7 @@ import pandas as pd
 
 from precision.report.ablation import SCALED, UNSCALED, ablation_rows
 from precision.report.blocks import Cell, Field, Section, Table
+from precision.report.limits import worst_rows
 from precision.report.rows import SETTING, dtypes_of, label_settings
 from precision.report.show import number, span
 from precision.report.source import Source
@@ -42,6 +43,7 @@ def _judge_variance(calls: pd.DataFrame) -> str:
 
 
 def _sizes(calls: pd.DataFrame) -> Table:
+    shown, left_out = worst_rows(calls, calls["raw_max"])
     fields = (
         Field("call", "text"),
         Field("module", "code"),
@@ -61,11 +63,11 @@ def _sizes(calls: pd.DataFrame) -> Table:
             call["logit_std"],
             call["logit_max"],
         )
-        for _, call in calls.iterrows()
+        for _, call in shown.iterrows()
     ]
     return Table(
         "Size of the scores. Raw is q·k over all pairs, masked ones too, as an unfused kernel computes them; "
-        "logits are scaled and masked, over the pairs that take part.",
+        f"logits are scaled and masked, over the pairs that take part.{left_out}",
         fields,
         tuple(lines),
     )
@@ -77,10 +79,11 @@ def _incidence(rows: pd.DataFrame) -> list[Table]:
     if unshifted.empty:
         return []
     shares = unshifted.pivot_table(index="label", columns=["dtype", "scale"], values="nonfinite", sort=False)
+    shares, left_out = worst_rows(shares, shares.max(axis=1))
     columns = [(dtype, scale) for dtype in dtypes_of(unshifted) for scale in (SCALED, UNSCALED)]
     fields = (
         Field("call", "text"),
         *(Field(f"{dtype}, {'scaled' if scale == SCALED else 'raw'}", "percent") for dtype, scale in columns),
     )
     lines = tuple((str(label), *shares.reindex(columns=columns).loc[label]) for label in shares.index)
-    return [Table("Rows not finite in eager without max-subtraction.", fields, lines)]
+    return [Table(f"Rows not finite in eager without max-subtraction.{left_out}", fields, lines)]

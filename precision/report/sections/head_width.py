@@ -9,6 +9,7 @@ from matplotlib.figure import Figure as Canvas
 
 from precision.report.ablation import SCALED, UNSCALED
 from precision.report.blocks import Figure, Section
+from precision.report.limits import MOST_PANELS, worst_rows
 from precision.report.lines import draw_lines, line_legend
 from precision.report.rows import dtypes_of, width_family
 from precision.report.show import factor_span, listed
@@ -22,11 +23,14 @@ def make_section(source: Source) -> Section | None:
     rows = rows[rows["out_rel_l2"] > 0]
     if rows.empty:
         return None
+    methods = rows.groupby("method", sort=False)["out_rel_l2"].max().reset_index()
+    methods, left_out = worst_rows(methods, methods["out_rel_l2"], MOST_PANELS)
+    shown = rows[rows["method"].isin(methods["method"])]
     figure = Figure(
         name="error-against-width",
-        svg=draw_svg(partial(_paint, rows), height=0.7 + 2.1 * -(-rows["method"].nunique() // 2)),
+        svg=draw_svg(partial(_paint, shown), height=0.7 + 2.1 * -(-len(methods) // 2)),
         caption="One panel a method; lower is better. Relative error ‖o − o_ref‖₂ / ‖o_ref‖₂ over the finite elements; "
-        "a point is missing where no element is finite. Both axes are logarithmic.",
+        f"a point is missing where no element is finite. Both axes are logarithmic.{left_out}",
         alt="Lines of the relative error over d_k, by method, dtype and scale.",
     )
     return Section("width", "Error against d_k", tuple(_growth(rows)), (figure,))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from precision.report.blocks import Cell, Field, Section, Table
-from precision.report.rows import groups_by, in_order
+from precision.report.limits import worst_rows
 from precision.report.show import listed, plural
 from precision.report.source import Source
 
@@ -13,10 +15,14 @@ def make_section(source: Source) -> Section | None:
     holes = source.frame[source.frame["status"] != "ok"]
     if holes.empty:
         return None
-    lines: list[tuple[Cell, ...]] = []
-    for (status, method, note), group in groups_by(holes, "status", "method", "note"):
-        sweeps, dtypes = listed(in_order(group["sweep"], [])), listed(in_order(group["dtype"], []))
-        lines.append((status, method, len(group), sweeps, dtypes, note))
+    alike = holes.groupby(["status", "method", "note"], sort=False).agg(
+        cases=("case", "size"), sweeps=("sweep", _named), dtypes=("dtype", _named)
+    )
+    shown, left_out = worst_rows(alike, alike["cases"], word="most frequent")
+    lines: list[tuple[Cell, ...]] = [
+        (status, method, cases, sweeps, dtypes, note)
+        for (status, method, note), cases, sweeps, dtypes in shown.itertuples(name=None)
+    ]
     fields = (
         Field("status", "text"),
         Field("method", "code"),
@@ -26,4 +32,11 @@ def make_section(source: Source) -> Section | None:
         Field("reason", "text"),
     )
     sentence = f"{plural(len(holes), 'case')} of {len(source.frame)} gave no numbers. No method stood in for another."
-    return Section("holes", "Holes", (sentence,), (Table("Every hole and its reason.", fields, tuple(lines)),))
+    return Section(
+        "holes", "Holes", (sentence,), (Table(f"Every hole and its reason.{left_out}", fields, tuple(lines)),)
+    )
+
+
+def _named(values: pd.Series[str]) -> str:
+    """The distinct values as a sentence lists them."""
+    return listed(list(dict.fromkeys(values)))

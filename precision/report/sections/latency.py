@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from precision.report.blocks import Cell, Field, Figure, Section, Table
+from precision.report.limits import MOST_PANELS, worst_rows
 from precision.report.ratios import YARDSTICK, ratios_to_yardstick
 from precision.report.rows import dtypes_of, label_settings
 from precision.report.show import seconds
@@ -24,16 +25,16 @@ def make_section(source: Source) -> Section | None:
     rows = source.rows[source.rows["latency"] > 0]
     if rows.empty:
         return None
-    rows = rows.assign(label=label_settings(rows), ratio=ratios_to_yardstick(rows, "latency_samples"))
+    rows = rows.assign(label=label_settings(rows))
     blocks: list[Figure | Table] = [_table(rows)]
-    drawn = rows[rows["out_rel_l2"] > 0]
+    drawn, left_out = _slowest_settings(rows[rows["out_rel_l2"] > 0])
     if not drawn.empty:
         lines = -(-drawn["label"].nunique() // _PANELS)
         figure = Figure(
             name="latency-against-error",
             svg=draw_svg(partial(_paint, drawn, source.methods), height=0.8 + 2.3 * lines),
             caption="One panel a setting, one point a method, one band a dtype; nearer to the lower left is better. "
-            "A bar is the 95 % interval of the median latency. Both axes are logarithmic.",
+            f"A bar is the 95 % interval of the median latency. Both axes are logarithmic.{left_out}",
             alt="Scatter plot of the relative error over the latency, by setting, dtype and method.",
         )
         blocks.insert(0, figure)
@@ -43,6 +44,13 @@ def make_section(source: Source) -> Section | None:
         "beside the error that it buys."
     )
     return Section("latency", "Latency and error", (sentence,), tuple(blocks))
+
+
+def _slowest_settings(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The rows of as many settings as a figure has panels for, those with the longest latency."""
+    settings = rows.groupby("label", sort=False)["latency"].max().reset_index()
+    kept, left_out = worst_rows(settings, settings["latency"], MOST_PANELS, "slowest")
+    return rows[rows["label"].isin(kept["label"])], left_out
 
 
 def _paint(rows: pd.DataFrame, methods: list[str], canvas: Canvas) -> None:
@@ -87,6 +95,8 @@ def _paint_points(axes: Axes, points: pd.DataFrame, methods: list[str]) -> None:
 
 
 def _table(rows: pd.DataFrame) -> Table:
+    shown, left_out = worst_rows(rows, rows["latency"], word="slowest")
+    shown = shown.assign(ratio=ratios_to_yardstick(shown, "latency_samples", rows))
     fields = (
         Field("setting", "text"),
         Field("dtype", "text"),
@@ -110,11 +120,11 @@ def _table(rows: pd.DataFrame) -> Table:
             row["peak_memory"],
             row["out_rel_l2"],
         )
-        for _, row in rows.iterrows()
+        for _, row in shown.iterrows()
     ]
     return Table(
         f"Latency: median and its 95 % interval, the first call, and the factor to {YARDSTICK} on the same problem "
-        "with its 99 % interval, from samples taken in turns.",
+        f"with its 99 % interval, from samples taken in turns.{left_out}",
         fields,
         tuple(lines),
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Canvas
 
 from precision.formats import find_format
 from precision.report.blocks import Cell, Field, Figure, Section, Table
+from precision.report.limits import MOST_POINTS, worst_rows
 from precision.report.rows import SETTING, dtypes_of, groups_by, label_settings
 from precision.report.show import number, ratio
 from precision.report.source import Source
@@ -17,6 +19,10 @@ from precision.spec import Spec
 
 # Methods that agree would hide each other, so each is moved aside by this factor.
 _DODGE = 1.07
+# Where there are too many cases for a point each: as many sizes of logits, evenly spaced on the axis.
+_BINS = 24
+_ONE_POINT = "One point a case"
+_MANY_POINTS = f"One point the median of the cases of a method in one of {_BINS} classes of the logits' size"
 
 
 def make_section(source: Source) -> Section | None:
@@ -25,10 +31,12 @@ def make_section(source: Source) -> Section | None:
     rows = rows[(rows["out_rel_l2"] > 0) & (rows["logit_std"] > 0) & rows["dtype"].isin(dtypes_of(rows))]
     if rows["logit_std"].round(2).nunique() < 2:
         return None
+    points = rows if len(rows) <= MOST_POINTS else _binned(rows)
     figure = Figure(
         name="error-against-logits",
-        svg=draw_svg(partial(_paint, rows, source.methods), height=0.75 + 1.75 * rows["dtype"].nunique()),
-        caption="One point a case, one panel a dtype; lower is better, further right is harder. Hollow: a call "
+        svg=draw_svg(partial(_paint, points, source.methods), height=0.75 + 1.75 * rows["dtype"].nunique()),
+        caption=f"{_ONE_POINT if points is rows else _MANY_POINTS}, one panel a dtype; lower is better, further right "
+        "is harder. Hollow: a call "
         "captured from a model; filled: drawn inputs. The dashed line is one rounding, the dtype's unit roundoff. "
         "Relative error over the finite elements; both axes are logarithmic. Methods stand a little aside.",
         alt="Scatter plot of the relative error over the standard deviation of the logits, by dtype and method.",
@@ -36,16 +44,26 @@ def make_section(source: Source) -> Section | None:
     return Section("logits", "Error against the size of the logits", tuple(_growth(rows)), (figure, *_table(rows)))
 
 
+def _binned(rows: pd.DataFrame) -> pd.DataFrame:
+    """The cases of a method whose logits are about as large as one, the median of their errors."""
+    size = np.log(rows["logit_std"])
+    bins = pd.cut(size, _BINS, labels=False)
+    alike = rows.groupby(["dtype", "method", "is_captured", bins], sort=False, as_index=False)
+    return alike[["logit_std", "out_rel_l2"]].median()
+
+
 def _growth(rows: pd.DataFrame) -> list[str]:
     """What turning the logits up does, over the inputs of one kind that reach furthest."""
     drawn = rows[~rows["is_captured"] & (rows["rows_nonfinite"] == 0)]
     drawn = drawn.assign(kind=[Spec.parse(inputs).name for inputs in drawn["inputs"]])
     same = ["kind", "scale", *(column for column in SETTING if column != "inputs")]
-    families = [family for _, family in drawn.groupby(same) if family["inputs"].nunique() > 1]
-    if not families:
+    families = drawn.groupby(same)
+    reach = families["logit_std"].transform("max") / families["logit_std"].transform("min")
+    reach = reach.where(families["inputs"].transform("nunique") > 1, 0.0)
+    if not reach.any():
         return []
-    family = max(families, key=lambda family: family["logit_std"].max() / family["logit_std"].min())
-    family = family.sort_values("logit_std")
+    first = drawn[same].iloc[int(reach.to_numpy().argmax())]
+    family = drawn[(drawn[same] == first).all(axis=1)].sort_values("logit_std")
     low, high = family.iloc[0], family.iloc[-1]
     factors = {}
     for (method, dtype), line in groups_by(family, "method", "dtype"):
@@ -88,10 +106,14 @@ def _table(rows: pd.DataFrame) -> list[Table]:
         return []
     hard = hard.assign(label=label_settings(hard))
     methods = list(dict.fromkeys(hard["method"]))
+    settings = hard.groupby(["label", "dtype"], sort=False)["out_rel_l2"].max().reset_index()
+    settings, left_out = worst_rows(settings, settings["out_rel_l2"])
+    hard = hard.merge(settings[["label", "dtype"]])
     lines: list[tuple[Cell, ...]] = []
     for (label, dtype), group in groups_by(hard, "label", "dtype"):
         error = group.set_index("method")["out_rel_l2"]
         lines.append((label, dtype, group["logit_std"].iloc[0], *(error.get(method) for method in methods)))
     fields = [Field("input", "text"), Field("dtype", "text"), Field("logit std"), *map(Field, methods)]
     caption = "Relative error on inputs made to be hard, scaled. A dash: not asked for, or no element is finite."
+    caption += left_out
     return [Table(caption, tuple(fields), tuple(lines), collapsed=True)]

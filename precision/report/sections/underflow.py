@@ -11,6 +11,7 @@ from matplotlib.ticker import PercentFormatter
 
 from precision.report.ablation import SCALED, UNSCALED
 from precision.report.blocks import Field, Figure, Section, Table
+from precision.report.limits import MOST_SETTINGS, worst_rows
 from precision.report.lines import draw_lines, draw_points, line_legend
 from precision.report.rows import SETTING, dtypes_of, label_settings, width_family, worst_row
 from precision.report.show import number
@@ -27,6 +28,9 @@ def make_section(source: Source) -> Section | None:
     family = width_family(rows)
     captured = rows[rows["is_captured"] & rows["scale"].isin([SCALED, UNSCALED])]
     captured = captured.assign(label=label_settings(captured))
+    calls = captured.groupby("label", sort=False)["lost"].max().reset_index()
+    calls, left_out = worst_rows(calls, calls["lost"], MOST_SETTINGS)
+    captured = captured[captured["label"].isin(calls["label"])]
     blocks: list[Figure | Table] = []
     if not (family.empty and captured.empty):
         blocks.append(
@@ -34,11 +38,11 @@ def make_section(source: Source) -> Section | None:
                 name="weights-lost",
                 svg=draw_svg(partial(_paint, family, captured), height=2.75),
                 caption="Share of the softmax weights, positive in exact arithmetic, that round to 0 in the dtype: on "
-                "drawn inputs over d_k (a logarithmic axis), and on each call captured from a model.",
+                f"drawn inputs over d_k (a logarithmic axis), and on each call captured from a model.{left_out}",
                 alt="The share of weights that round to zero, over d_k and by captured call, by dtype and scale.",
             )
         )
-    return Section("underflow", "Weights lost to underflow", (_harm(rows),), (*blocks, *_table(captured)))
+    return Section("underflow", "Weights lost to underflow", (_harm(rows),), (*blocks, *_table(captured, left_out)))
 
 
 def _harm(rows: pd.DataFrame) -> str:
@@ -67,7 +71,7 @@ def _paint(family: pd.DataFrame, captured: pd.DataFrame, canvas: Canvas) -> None
     line_legend(canvas, dtypes, list(dict.fromkeys(shown["scale"])))
 
 
-def _table(captured: pd.DataFrame) -> list[Table]:
+def _table(captured: pd.DataFrame, left_out: str) -> list[Table]:
     if captured.empty:
         return []
     shares = captured.pivot_table(index="label", columns=["dtype", "scale"], values="lost", sort=False)
@@ -79,4 +83,4 @@ def _table(captured: pd.DataFrame) -> list[Table]:
         Field("most weight lost in a row"),
     )
     lines = tuple((str(label), *shares.loc[label, columns], mass[label]) for label in shares.index)
-    return [Table("Weights that round to 0 on the captured tensors, masked pairs left out.", fields, lines)]
+    return [Table(f"Weights that round to 0 on the captured tensors, masked pairs left out.{left_out}", fields, lines)]

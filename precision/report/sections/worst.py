@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from precision.report.blocks import Code, Section
+from precision.report.blocks import Code, Field, Section, Table
 from precision.report.reproduce import lines_for
 from precision.report.rows import dtypes_of, worst_row
 from precision.report.show import count, listed, number, plural
@@ -16,7 +16,7 @@ def make_section(source: Source) -> Section | None:
     rows = source.rows
     if rows.empty:
         return None
-    blocks = (*_largest_errors(rows), *_not_finite(rows))
+    blocks: tuple[Code | Table, ...] = (*_largest_errors(rows), *_not_finite(rows), *_first_failures(rows))
     sentence = (
         "Relative error ranks the cases: the largest error in ulp is always found where the right value is almost 0, "
         "and says little. Each case can be made again with the lines below it."
@@ -59,11 +59,28 @@ def _not_finite(rows: pd.DataFrame) -> list[Code]:
         blocks.append(
             Code(
                 f"Rows not finite in {plural(len(group), 'case')} ({listed(dtypes_of(group))}), cause: {cause}. "
-                f"The worst: {_name(row)}, {count(row['rows_nonfinite'])} of {count(row['rows'])} rows.",
+                f"The worst: {_name(row)}, {count(row['rows_nonfinite'])} of {count(row['rows'])} rows. "
+                f"First failure, inferred: {row['first_failure'] or 'none'}.",
                 lines_for(row),
             )
         )
     return blocks
+
+
+def _first_failures(rows: pd.DataFrame) -> list[Table]:
+    failed = rows[rows["first_failure"] != ""]
+    if failed.empty:
+        return []
+    columns = ["method", "source_label", "d_k", "dtype", "scale", "rows_nonfinite", "first_failure"]
+    fields = (
+        Field("method", "code"), Field("inputs", "text"), Field("d_k", "count"), Field("dtype", "text"),
+        Field("scale", "text"), Field("rows not finite", "count"), Field("first failure", "code"),
+    )  # fmt: skip
+    caption = (
+        "Where each case failed first: stage, exact value and what became of it, the limit, and (batch, head, query, "
+        "key) of the first such value; inferred from the exact scores, for a kernel that keeps each stage in the dtype."
+    )
+    return [Table(caption, fields, tuple(failed[columns].itertuples(index=False, name=None)), collapsed=True)]
 
 
 def _name(row: pd.Series) -> str:

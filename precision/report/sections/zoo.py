@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from precision.report.blocks import Field, Section, Table
+from precision.report.limits import worst_rows
 from precision.report.show import count, listed, plural
 from precision.report.source import Source
 from precision.zoo.marks import MEANINGS, marks
@@ -43,14 +44,24 @@ def _count_wrong(found: pd.DataFrame) -> str:
 
 def _marks(source: Source) -> Table:
     table = zoo_table(source.frame)
+    not_right = (~table.drop(columns=["case", "dtype"]).isin(["", RIGHT])).sum(axis=1)
+    table, left_out = worst_rows(table, not_right)
     words = "; ".join(f"{RIGHT if symbol == 'right' else symbol}: {meaning}" for symbol, meaning in MEANINGS.items())
     fields = tuple(Field(name, "code" if name == "case" else "text") for name in table.columns)
     return Table(
-        f"Marks, dtypes with the same marks on one line. {words}.", fields, tuple(table.itertuples(index=False))
+        f"Marks, dtypes with the same marks on one line. {words}.{left_out}",
+        fields,
+        tuple(table.itertuples(index=False)),
+        printed=True,
     )
 
 
 def _reasons(source: Source) -> Table:
     reasons = zoo_reasons(source.frame)
     fields = tuple(Field(name, "code" if name == "case" else "text") for name in reasons.columns)
-    return Table("Why, for every mark that is not right.", fields, tuple(reasons.itertuples(index=False)))
+    return Table(
+        "Why, for every mark that is not right, and what else is to be known.",
+        fields,
+        tuple(reasons.itertuples(index=False)),
+        printed=True,
+    )

@@ -11,13 +11,13 @@ from precision.operands import Operands
 from precision.zoo.case import FLOATS, normal_operands, zoo
 
 
-@zoo.register("causal")
+@zoo.register("causal-shape")
 @dataclass(frozen=True)
 class Causal:
     """is_causal is aligned to the top left, so query i sees keys 0..i; the bottom right is another function."""
 
-    q_len: Annotated[int, Field(ge=1)] = 1
-    kv_len: Annotated[int, Field(ge=1)] = 8
+    q_len: Annotated[int, Field(ge=1, le=2**16)] = 1
+    kv_len: Annotated[int, Field(ge=1, le=2**16)] = 8
     dtypes: ClassVar[tuple[str, ...]] = FLOATS
 
     def operands(self, dtype: str) -> Operands:

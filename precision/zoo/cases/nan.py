@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from pydantic import Field
 
 from precision.operands import Operands
 from precision.zoo.case import FLOATS, normal_operands, zoo
@@ -17,7 +18,7 @@ class NanLost:
     """One element of q, k or v is NaN: every output that depends on it is NaN, and no other."""
 
     place: Literal["q", "k", "v"] = "q"
-    kv_len: int = 8
+    kv_len: Annotated[int, Field(ge=1, le=2**16)] = 8
     dtypes: ClassVar[tuple[str, ...]] = FLOATS
 
     def operands(self, dtype: str) -> Operands:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from precision.formats import find_format
 from precision.operands import Operands
-from precision.zoo.case import FLOATS, constant_operands, normal_operands, zoo
+from precision.zoo.case import FLOATS, HALF, constant_operands, normal_operands, zoo
 
 
 @zoo.register("scores-overflow")
@@ -22,6 +22,17 @@ class ScoresOverflow:
 
     def operands(self, dtype: str) -> Operands:
         return normal_operands(dtype, q_len=128, kv_len=256, width=64, std=self.std)
+
+
+@zoo.register("reduced-flag")
+@dataclass(frozen=True)
+class ReducedFlag:
+    """q and k ~ N(0, 200^2): right in MATH until allow_fp16_bf16_reduction_math_sdp rounds every stage to the dtype."""
+
+    dtypes: ClassVar[tuple[str, ...]] = HALF
+
+    def operands(self, dtype: str) -> Operands:
+        return normal_operands(dtype, q_len=128, kv_len=256, width=64, std=200.0)
 
 
 @zoo.register("silent-zero")

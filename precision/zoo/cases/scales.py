@@ -9,7 +9,7 @@ from precision.operands import Operands
 from precision.zoo.case import FLOATS, normal_operands, zoo
 
 
-@zoo.register("scale-value")
+@zoo.register("scale-values")
 @dataclass(frozen=True)
 class ScaleValue:
     """The scale is 0 (the mean of v), negative, NaN or infinite: the output is as in fp64, and never 0 for NaN."""

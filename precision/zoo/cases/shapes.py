@@ -12,8 +12,8 @@ from precision.numerics.rounding import round_to
 from precision.operands import Operands
 from precision.zoo.case import FLOATS, normal_operands, zoo
 
-Count = Annotated[int, Field(ge=1)]
-Length = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1, le=2**16)]
+Length = Annotated[int, Field(ge=0, le=2**16)]
 
 
 @zoo.register("residue")

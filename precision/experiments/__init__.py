@@ -1,0 +1,1 @@
+"""What experiments share, claims and published results alike: effort, draws, measured values, figures, pages."""

@@ -1,0 +1,1 @@
+"""What others published, made again: each result an experiment, held to the published figure."""

@@ -1,0 +1,50 @@
+"""What a page shows at most, whatever the size of the run: of a table the worst lines, of a figure the worst settings.
+
+The rows hold everything, and every caption says what was left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from precision.report.blocks import Section, Table
+
+MOST_LINES = 200  # of a table
+MOST_SETTINGS = 40  # lines or ticks of a figure
+MOST_PANELS = 12  # of a figure
+MOST_POINTS = 1500  # of a figure
+
+
+def worst_rows(
+    rows: pd.DataFrame, size: pd.Series[Any], most: int = MOST_LINES, word: str = "worst"
+) -> tuple[pd.DataFrame, str]:
+    """The rows where `size` (one value a row) is largest, in their order, and a sentence when that is not all of them.
+
+    `word` is what the largest are called there. A missing size counts as the largest: it is an error of which no
+    element was finite.
+    """
+    if len(rows) <= most:
+        return rows, ""
+    order = size.astype("float64").fillna(math.inf).to_numpy().argsort(kind="stable")[::-1]
+    return rows.iloc[sorted(order[:most])], _said(word, most, len(rows))
+
+
+def shortened(section: Section) -> Section:
+    """A section none of whose tables has more than the first MOST_LINES lines."""
+    blocks = (_first_lines(block) if isinstance(block, Table) else block for block in section.blocks)
+    return replace(section, blocks=tuple(blocks))
+
+
+def _first_lines(table: Table) -> Table:
+    if len(table.rows) <= MOST_LINES:
+        return table
+    caption = f"{table.caption}{_said('first', MOST_LINES, len(table.rows))}"
+    return replace(table, caption=caption, rows=table.rows[:MOST_LINES])
+
+
+def _said(which: str, most: int, of: int) -> str:
+    return f" Shown are the {which} {most} of {of:,}."

@@ -1,0 +1,1 @@
+"""Attention with the format of every stage chosen: what a kernel rounds, as a plan that can be run."""
