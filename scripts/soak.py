@@ -41,7 +41,7 @@ _KNOWN = {
     "weights that matter round to 0": "weights-underflow",
     "a row without a key": "masked-row",
     "an input is not finite": "nan-lost and padding-nan",
-    "a negative scale": "negative-scale",
+    "a scale of 0 or below": "causal-scale",
 }
 
 

@@ -30,7 +30,7 @@ seed = {seeds}
 [[sweep]]
 name = "hard"
 inputs = ["large[std=1]", "large[std=2]", "large[std=4]", "large[std=8]", "offset[mean=10]", "aligned", "outlier"]
-methods = ["eager", "sdpa-math", "sdpa-flash", "flex"]
+methods = ["eager", "sdpa-math", "sdpa-flash", "sdpa-math-reduced"]
 q_len = [64, 128]
 d_k = 64
 backward = true
@@ -132,6 +132,8 @@ def _measured(task, cells, draw):
         **dict.fromkeys(("exp_inf_unshifted", "rows_exp_inf_unshifted", "rows_sum_inf_unshifted"), nonfinite),
         "weights_zero": int(pairs * draw.random()) if logit_std > 5 else 0,
         "weights_zero_mass_mean": 1e-7,
+        "out_condition": 10 * logit_std * draw.lognormvariate(0, 0.3),
+        "out_error_over_bound": 0.1 * draw.random(),
         "weights_zero_mass_max": 1e-6 * draw.random(),
         "peak_memory": 8 * pairs,
         "latency_first": 1e-3,

@@ -95,7 +95,7 @@ def test_any_configuration_is_planned_or_refused(text):
     assert said == "planned" or 10 < len(said) < 700
 
 
-@fuzz(40)
+@fuzz(25)
 @given(st.binary(max_size=200) | TEXT.map(str.encode))
 def test_any_bytes_are_no_configuration(here, content):
     (here / "random.toml").write_bytes(content)
@@ -154,7 +154,7 @@ def command_lines(draw):
     return line + draw(st.lists(ODD, max_size=1)) * (name not in ("run", *HEAVY))
 
 
-@fuzz(40)
+@fuzz(25)
 @given(command_lines())
 @example(["run", "tiny.toml", "--store", ""])
 @example(["run", "tiny.toml", "--out", "tiny.toml"])

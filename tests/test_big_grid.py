@@ -10,12 +10,11 @@ from made_store import config_text, make_store
 from precision import compare
 from precision.records import show
 from precision.records.store import Store, read_run
-from precision.report import source, write
+from precision.report import limits, source, write
 from precision.report.ablation import ablation_rows, pooled
 from precision.report.blocks import Section, Table
-from precision.report.limits import MOST_LINES, MOST_SETTINGS, shortened, worst_rows
+from precision.report.limits import MOST_LINES, MOST_SETTINGS, one_point, shortened, worst_rows
 from precision.report.rows import width_family
-from precision.report.sections import logit_size
 from precision.sweep.config import parse_config
 from precision.sweep.grid import plan
 
@@ -49,7 +48,7 @@ def test_tables_and_figures_do_not_grow(written):
     tables = [block for section in paths.report.sections for block in section.blocks if isinstance(block, Table)]
     assert max(len(table.rows) for table in tables) == MOST_LINES
     assert max(len(figure.svg) for figure in paths.report.figures) < 300_000
-    assert len(paths.report.figures) == 7
+    assert len(paths.report.figures) == 9
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 4_000_000
 
 
@@ -117,11 +116,18 @@ def test_widths_that_are_too_many_are_thinned_from_the_first_to_the_last():
 
 def test_points_that_are_too_many_become_medians(big):
     rows = build_rows(big)
-    binned = logit_size._binned(rows)
-    assert len(binned) < len(rows) / 3
-    groups = rows.groupby(["dtype", "method", "is_captured"])["out_rel_l2"]
-    assert len(binned.groupby(["dtype", "method", "is_captured"])) == len(groups)
-    assert binned["out_rel_l2"].max() <= rows["out_rel_l2"].max()
+    points, one = one_point(rows, "logit_std", "dtype", "method")
+    assert len(points) < len(rows) / 5 and "median" in one
+    assert len(points.drop_duplicates(["dtype", "method"])) == len(rows.drop_duplicates(["dtype", "method"]))
+    few = rows.iloc[:10]
+    assert one_point(few, "logit_std", "dtype", "method")[0] is few
+
+
+def test_a_point_is_the_median_of_its_class(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_POINTS", 3)
+    rows = pd.DataFrame({"size": [1.0, 1.01, 1.02, 100.0], "out_rel_l2": [3.0, 1.0, 2.0, 7.0], "method": "eager"})
+    points, _ = one_point(rows, "size", "method")
+    assert points[["size", "out_rel_l2"]].to_numpy().tolist() == [[1.01, 2.0], [100.0, 7.0]]
 
 
 def build_rows(path):

@@ -220,7 +220,7 @@ def test_a_method_that_fails_while_it_is_timed_is_a_hole(monkeypatch: pytest.Mon
     def fail(turns: dict[str, Turn], device: torch.device) -> dict[str, Any]:
         return {"eager": MemoryError("no more"), "sdpa-math": [0.5] * 7}
 
-    monkeypatch.setattr("precision.sweep.measure.sample_in_turns", fail)
+    monkeypatch.setattr("precision.sweep.sampling.sample_in_turns", fail)
     hole, timed = measured("eager", "sdpa-math", latency=True)
     assert (hole.status, hole.cells["note"]) == (Status.RAISED, "MemoryError: no more")
     assert timed.cells["latency_samples"] == json.dumps([0.5] * 7)

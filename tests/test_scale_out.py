@@ -93,6 +93,25 @@ def test_a_latency_is_sampled_while_nothing_else_runs(monkeypatch):
     assert {busy for timed, busy in Counting.seen if timed} == {1}
 
 
+def test_an_error_in_one_worker_ends_all_of_them(monkeypatch):
+    """As when a capture file is gone: no thread may wait for work that never comes."""
+
+    class Failing(Counting):
+        def measure_case(self, problem, method, backward):
+            raise UsageError("the file is gone")
+
+    monkeypatch.setattr("precision.sweep.local.IsolatedBench", Failing)
+    tasks = [
+        Task("s", Problem(Shape(1, 1, 1, length, 4, 4, 4), "fp32"), ("eager",), False, False) for length in (1, 2, 3)
+    ]
+    before = set(threading.enumerate())
+    with LocalWorkers(2, Settings()) as workers, pytest.raises(UsageError, match="gone"):
+        list(workers.measure(group(Work(index, task, {}) for index, task in enumerate(tasks))))
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
 def test_tasks_that_share_their_unrounded_inputs_are_one_job():
     works = [Work(index, task, {}) for index, task in enumerate(plan(parse_config(CONFIG)))]
     jobs = group(works)

@@ -13,7 +13,10 @@ from precision.inputs.own_call import Origin
 from precision.operands import Operands
 from precision.problem import Shape
 from precision.spec import Spec
+from precision.threads import one_thread
 from precision.zoo.case import zoo
+
+_CPU = torch.device("cpu")
 
 
 def case_spec(spec: Spec) -> Spec:
@@ -34,7 +37,8 @@ def zoo_origins(spec: Spec, dtypes: Sequence[str]) -> Iterator[Origin]:
             raise UsageError(f"zoo/{text} exists in {', '.join(case.dtypes)} only, not in {', '.join(dtypes)}")
         for dtype in exist:
             try:
-                x = case.operands(dtype)
+                with one_thread(_CPU):  # such small tensors take longer on several
+                    x = case.operands(dtype)
             except RuntimeError as error:  # torch's word for memory that is not there
                 raise UsageError(f"zoo/{text} cannot be made: {str(error).splitlines()[0]}") from None
             yield Origin(

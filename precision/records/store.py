@@ -28,7 +28,10 @@ _NAMES = [f'"{column.name}"' for column in COLUMNS]  # quoted: `case` is a word 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the store knows of a run beside its rows; `finished` and `seconds` are empty while it is under way."""
+    """What the store knows of a run beside its rows; `finished` and `seconds` are empty while it is under way.
+
+    `seconds`: by part of the work, where the time went; in a run that was stopped, that of its last part.
+    """
 
     id: int
     name: str

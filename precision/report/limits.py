@@ -9,6 +9,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from precision.report.blocks import Section, Table
@@ -17,6 +18,7 @@ MOST_LINES = 200  # of a table
 MOST_SETTINGS = 40  # lines or ticks of a figure
 MOST_PANELS = 12  # of a figure
 MOST_POINTS = 1500  # of a figure
+_CLASSES = 24
 
 
 def worst_rows(
@@ -31,6 +33,19 @@ def worst_rows(
         return rows, ""
     order = size.astype("float64").fillna(math.inf).to_numpy().argsort(kind="stable")[::-1]
     return rows.iloc[sorted(order[:most])], _said(word, most, len(rows))
+
+
+def one_point(rows: pd.DataFrame, size: str, *alike: str) -> tuple[pd.DataFrame, str]:
+    """The points of a scatter plot over the column `size`, and what one of them is.
+
+    Where there are too many for a point each, one is the median of the rows that share the columns `alike` and lie in
+    one of _CLASSES classes of the size, which are evenly spaced on a logarithmic axis.
+    """
+    if len(rows) <= MOST_POINTS:
+        return rows, "One point a case"
+    classes = pd.cut(np.log(rows[size]), _CLASSES, labels=False)
+    points = rows.groupby([*alike, classes], sort=False, as_index=False)[[size, "out_rel_l2"]].median()
+    return points, f"One point the median of a method's cases in one of {_CLASSES} classes of the horizontal axis"
 
 
 def shortened(section: Section) -> Section:

@@ -87,6 +87,11 @@ def listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def distinct(words: Iterable[str]) -> str:
+    """The distinct words as a sentence lists them, in the order in which they come."""
+    return listed(list(dict.fromkeys(words)))
+
+
 def plural(how_many: int, noun: str) -> str:
     """`1 row`, `2 rows`."""
     return f"{count(how_many)} {noun}{'' if how_many == 1 else 's'}"

@@ -14,8 +14,7 @@ from precision.errors import UsageError
 from precision.records.store import fingerprint
 from precision.sweep.config import Config
 from precision.sweep.isolation import IsolatedBench
-from precision.sweep.measurer import measure_job
-from precision.sweep.task import Batch, Job, Plan, split
+from precision.sweep.task import Batch, Job, Plan, Work, split
 from precision.sweep.worker import Settings
 
 # The resource that a worker offers when it is the one that samples latencies on its device.
@@ -113,7 +112,13 @@ def _plan(settings: Settings, config: Config) -> Plan:
 def _measure(settings: Settings, job: Job, expected: tuple[str, str]) -> list[Batch]:
     with _Borrowed(settings) as bench:
         bench.require(*expected)
-        return list(measure_job(bench, job))
+        return [_measure_work(bench, work) for work in job]
+
+
+def _measure_work(bench: IsolatedBench, work: Work) -> Batch:
+    """All rows of a task together, for they arrive together."""
+    rows = tuple(bench.measure(work.task, work.known))
+    return Batch(work.index, rows, bench.watch.take())
 
 
 class _Borrowed:

@@ -26,8 +26,8 @@ class LocalWorkers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for bench in self._benches:
-            bench.close()
+        with ThreadPoolExecutor(len(self._benches)) as executor:
+            executor.map(IsolatedBench.close, self._benches)
 
     def plan(self, config: Config) -> Plan:
         """See `make_plan`."""
@@ -47,9 +47,11 @@ class LocalWorkers:
 
         def work(job: Job) -> None:
             bench = idle.get()
-            for batch in measure_job(bench, job):
-                heard.put(batch)
-            idle.put(bench)
+            try:
+                for batch in measure_job(bench, job):
+                    heard.put(batch)
+            finally:
+                idle.put(bench)
 
         executor = ThreadPoolExecutor(len(benches))
         try:

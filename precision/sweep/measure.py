@@ -1,18 +1,14 @@
-"""Problem x method -> row. With sweep/gradients.py and sweep/turns.py the only caller of backends."""
+"""Problem x method -> row. With sweep/gradients.py and sweep/sampling.py the only caller of backends."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from precision.backends.backend import Absent, Refused, backends
+from precision.backends.backend import backends
 from precision.backends.derivatives import prepare_asked
-from precision.backends.gradient import prepare_gradients
 from precision.backends.own import revision_of
 from precision.inputs.find import asked_of
 from precision.latency.clock import time_first
@@ -24,14 +20,15 @@ from precision.sweep.conduct import watched
 from precision.sweep.error_cells import error_cells
 from precision.sweep.first_failure import first_failure
 from precision.sweep.gradients import Backward, call_backward, judge_backward
-from precision.sweep.identity import hole, identity_of
+from precision.sweep.identity import identity_of
 from precision.sweep.measurer import Measurer
 from precision.sweep.memory import ProfiledCall, profile_call
+from precision.sweep.outcome import hole_of
 from precision.sweep.own_truth import truth_for
+from precision.sweep.sampling import sample_latency_of
 from precision.sweep.stopwatch import Stopwatch
 from precision.sweep.task import Task
 from precision.sweep.truth import Truth, TruthMaker
-from precision.sweep.turns import Turn, sample_in_turns
 from precision.threads import one_thread
 
 
@@ -90,7 +87,7 @@ class Bench(Measurer):
                 _require_output(out, truth)
                 profiled = profile_call(attend, self._device)
         except (Exception, SystemExit) as error:  # any kernel may raise anything, and the run goes on
-            return _hole(cells, error)
+            return hole_of(cells, error)
         gradients = call_backward(backend, truth, self._device, self.watch, self._memory) if backward else None
         self._call = Call(cells, truth, out, first, profiled, gradients)
         return None
@@ -129,22 +126,8 @@ class Bench(Measurer):
         return {**cells, **asdict(truth.hazards)}
 
     def sample(self, task: Task, rows: list[Row]) -> list[Row]:
-        """The same rows with samples of the forward pass, and of both passes where the task has a backward one."""
-        truth = self._truth_of(task.problem)
-        x = truth.inputs.rounded
-        passes = {"latency": lambda backend: backend.prepare(x)}
-        if task.backward:
-            passes["backward_latency"] = lambda backend: prepare_gradients(backend, x, truth.upstream)
-        for name, prepare in passes.items():
-            turns = {
-                method: Turn(partial(prepare, backends.build(method)), _first_seconds(row, name))
-                for method, row in zip(task.methods, rows, strict=True)
-                if row.status is Status.OK and (name == "latency" or row.cells["backward"] == "ok")
-            }
-            with self.watch.timing("kernels"):
-                found = sample_in_turns(turns, self._device)
-            rows = [_with_samples(row, name, found.get(str(row.cells["method"]))) for row in rows]
-        return rows
+        with self.watch.timing("kernels"):
+            return sample_latency_of(task, rows, self._truth_of(task.problem), self._device)
 
     def _truth_of(self, problem: Problem) -> Truth:
         """Made once for the methods of a problem, which follow each other."""
@@ -152,27 +135,6 @@ class Bench(Measurer):
             self._truth = self._call = None  # let go of the old one before the new one is made
             self._truth = self._truths.of(problem)
         return self._truth
-
-
-def _first_seconds(row: Row, name: str) -> float:
-    return float(row.cells[f"{name}_first"] or 0.0)
-
-
-def _with_samples(row: Row, name: str, samples: list[float] | Exception | None) -> Row:
-    if samples is None:
-        return row
-    if isinstance(samples, Exception):
-        return _hole(row.cells, samples)
-    return Row({**row.cells, f"{name}_samples": json.dumps(samples)})
-
-
-def _hole(cells: Mapping[str, Cell], error: BaseException) -> Row:
-    reason = str(error).strip() or "no reason was given"
-    if isinstance(error, Absent):
-        return hole(cells, Status.ABSENT, reason)
-    if isinstance(error, Refused | NotImplementedError):
-        return hole(cells, Status.REFUSED, reason)
-    return hole(cells, Status.RAISED, f"{type(error).__name__}: {reason}")
 
 
 def _require_output(out: object, truth: Truth) -> None:

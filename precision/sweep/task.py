@@ -54,7 +54,7 @@ Job = tuple[Work, ...]
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that belong together: one, or all of a task whose latencies were sampled in turns.
+    """Rows of one task that are kept together: one, or all when they come together or their latencies do.
 
     `seconds`: by part of the work, what was spent since the worker's last batch.
     """

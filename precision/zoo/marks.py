@@ -53,7 +53,7 @@ def mark(row: Row, yardstick: Row | None = None) -> Mark:
     """The mark of one row; `yardstick` is the row of eager on the same problem, where it was measured."""
     if row["status"] != "ok":
         return Mark(str(row["status"]), str(row["note"]).splitlines()[0])  # some exceptions say pages
-    given = _judge_masked(row) or _judge_nan(row) or _judge_finite(row, yardstick)
+    given = _judge_masked(row) or _judge_nan(row) or _judge_gradients(row) or _judge_finite(row, yardstick)
     return Mark(given.symbol, "; ".join(filter(None, (given.reason, remark(row)))))
 
 
@@ -62,8 +62,7 @@ def _judge_masked(row: Row) -> Mark | None:
     wrong, masked = value(row, "rows_masked_wrong"), value(row, "rows_masked")
     if not masked:
         return None
-    gradients = {name: value(row, f"{name}_nonfinite") for name in _GRADIENTS}
-    spoilt = ", ".join(f"{count:.0f} elements of {name}" for name, count in gradients.items() if count)
+    spoilt = _spoilt_gradients(row)
     if wrong:
         reason = f"{wrong:.0f} of {masked:.0f} rows without a key are not 0: a fault of masking"
         return Mark("not 0", f"{reason}; not finite in the gradients: {spoilt}" if spoilt else reason)
@@ -78,6 +77,18 @@ def _judge_nan(row: Row) -> Mark | None:
     if undue > 0:
         return Mark("NaN", f"{undue:.0f} of {value(row, 'rows'):.0f} rows: {_cause_of_nan(row)}")
     return None
+
+
+def _judge_gradients(row: Row) -> Mark | None:
+    """Gradients that are not finite although the output is, and every input too."""
+    if value(row, "rows_nonfinite") or value(row, "rows_nan_due") or not (spoilt := _spoilt_gradients(row)):
+        return None
+    return Mark("NaN", f"the output is finite, but {spoilt} are not")
+
+
+def _spoilt_gradients(row: Row) -> str:
+    counts = {name: value(row, f"{name}_nonfinite") for name in _GRADIENTS}
+    return ", ".join(f"{count:.0f} elements of {name}" for name, count in counts.items() if count)
 
 
 def _cause_of_nan(row: Row) -> str:

@@ -25,7 +25,7 @@ _WHERE = {
     "weights-underflow": "where weights are too small for the format",
     "empty": "where there is no key",
     "finfo-min": "where a row of the mask is the lowest finite number",
-    "negative-scale": "where the scale is negative and the mask causal",
+    "causal-scale": "where the scale is 0 or below and the mask causal",
     "padding-nan": "where a masked key is NaN",
 }
 

@@ -6,10 +6,11 @@ import pandas as pd
 
 from precision.report.blocks import Cell, Field, Figure, Section, Table
 from precision.report.comparison import compare_backends, is_comparison, timed_setting
+from precision.report.limits import worst_rows
 from precision.report.pareto import draw_pareto, front
 from precision.report.ratios import YARDSTICK
-from precision.report.rows import dtypes_of, groups_by, in_order
-from precision.report.show import listed, plural
+from precision.report.rows import dtypes_of
+from precision.report.show import distinct, listed, plural
 from precision.report.source import Source
 
 _LINE = ["dtype", "method"]
@@ -107,15 +108,16 @@ def _why_not(frame: pd.DataFrame) -> Table:
     backward = frame[_refused_backward(frame)].assign(part="backward")
     words = backward["backward"].str.split(": ", n=1)
     backward = backward.assign(status=words.str[0], note=words.str[1])
+    alike = pd.concat([holes, backward]).groupby(["method", "part", "status", "note"], sort=False)
+    reasons = alike.agg(cases=("case", "size"), dtypes=("dtype", distinct))
+    reasons, left_out = worst_rows(reasons, reasons["cases"], word="most frequent")
     lines: list[tuple[Cell, ...]] = [
-        (method, part, status, len(group), listed(in_order(group["dtype"], [])), note)
-        for (method, part, status, note), group in groups_by(
-            pd.concat([holes, backward]), "method", "part", "status", "note"
-        )
+        (method, part, status, cases, dtypes, note)
+        for (method, part, status, note), cases, dtypes in reasons.itertuples(name=None)
     ]
     names = (("method", "code"), ("pass", "text"), ("status", "text"), ("cases", "count"), ("dtype", "text"))
     return Table(
-        "Why not, in the library's words.",
+        f"Why not, in the library's words.{left_out}",
         (*(Field(name, show) for name, show in names), Field("reason", "text")),  # type: ignore[arg-type]
         tuple(lines),
         printed=True,

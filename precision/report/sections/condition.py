@@ -9,6 +9,7 @@ from matplotlib.figure import Figure as Canvas
 
 from precision.formats import find_format
 from precision.report.blocks import Cell, Field, Figure, Section, Table
+from precision.report.limits import one_point
 from precision.report.rows import dtypes_of, groups_by, worst_row
 from precision.report.show import number, plural
 from precision.report.source import Source
@@ -24,10 +25,11 @@ def make_section(source: Source) -> Section | None:
     rows = rows[(rows["out_rel_l2"] > 0) & (rows["out_condition"] < float("inf")) & rows["dtype"].isin(dtypes_of(rows))]
     if rows["out_condition"].round(2).nunique() < 2:
         return None
+    points, one = one_point(rows, "out_condition", "dtype", "method")
     figure = Figure(
         name="error-against-condition",
-        svg=draw_svg(partial(_paint, rows, source.methods), height=0.75 + 1.75 * rows["dtype"].nunique()),
-        caption="One point a case, one panel a dtype; lower is better, further right is harder. The condition number "
+        svg=draw_svg(partial(_paint, points, source.methods), height=0.75 + 1.75 * rows["dtype"].nunique()),
+        caption=f"{one}, one panel a dtype; lower is better, further right is harder. The condition number "
         "says how much a small relative change of q, k and v changes the output. On the upper dashed line the error is "
         "one rounding times the condition number, as if every input were off by half an ulp; on the lower one it is "
         "one rounding. Relative error over the finite elements; both axes are logarithmic. Methods stand a bit aside.",

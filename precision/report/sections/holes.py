@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from precision.report.blocks import Cell, Field, Section, Table
 from precision.report.limits import worst_rows
-from precision.report.show import listed, plural
+from precision.report.show import distinct, plural
 from precision.report.source import Source
 
 
@@ -16,7 +14,7 @@ def make_section(source: Source) -> Section | None:
     if holes.empty:
         return None
     alike = holes.groupby(["status", "method", "note"], sort=False).agg(
-        cases=("case", "size"), sweeps=("sweep", _named), dtypes=("dtype", _named)
+        cases=("case", "size"), sweeps=("sweep", distinct), dtypes=("dtype", distinct)
     )
     shown, left_out = worst_rows(alike, alike["cases"], word="most frequent")
     lines: list[tuple[Cell, ...]] = [
@@ -35,8 +33,3 @@ def make_section(source: Source) -> Section | None:
     return Section(
         "holes", "Holes", (sentence,), (Table(f"Every hole and its reason.{left_out}", fields, tuple(lines)),)
     )
-
-
-def _named(values: pd.Series[str]) -> str:
-    """The distinct values as a sentence lists them."""
-    return listed(list(dict.fromkeys(values)))

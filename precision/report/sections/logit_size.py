@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure as Canvas
 
 from precision.formats import find_format
 from precision.report.blocks import Cell, Field, Figure, Section, Table
-from precision.report.limits import MOST_POINTS, worst_rows
+from precision.report.limits import one_point, worst_rows
 from precision.report.rows import SETTING, dtypes_of, groups_by, label_settings
 from precision.report.show import number, ratio
 from precision.report.source import Source
@@ -19,10 +18,6 @@ from precision.spec import Spec
 
 # Methods that agree would hide each other, so each is moved aside by this factor.
 _DODGE = 1.07
-# Where there are too many cases for a point each: as many sizes of logits, evenly spaced on the axis.
-_BINS = 24
-_ONE_POINT = "One point a case"
-_MANY_POINTS = f"One point the median of the cases of a method in one of {_BINS} classes of the logits' size"
 
 
 def make_section(source: Source) -> Section | None:
@@ -31,25 +26,17 @@ def make_section(source: Source) -> Section | None:
     rows = rows[(rows["out_rel_l2"] > 0) & (rows["logit_std"] > 0) & rows["dtype"].isin(dtypes_of(rows))]
     if rows["logit_std"].round(2).nunique() < 2:
         return None
-    points = rows if len(rows) <= MOST_POINTS else _binned(rows)
+    points, one = one_point(rows, "logit_std", "dtype", "method", "is_captured")
     figure = Figure(
         name="error-against-logits",
         svg=draw_svg(partial(_paint, points, source.methods), height=0.75 + 1.75 * rows["dtype"].nunique()),
-        caption=f"{_ONE_POINT if points is rows else _MANY_POINTS}, one panel a dtype; lower is better, further right "
+        caption=f"{one}, one panel a dtype; lower is better, further right "
         "is harder. Hollow: a call "
         "captured from a model; filled: drawn inputs. The dashed line is one rounding, the dtype's unit roundoff. "
         "Relative error over the finite elements; both axes are logarithmic. Methods stand a little aside.",
         alt="Scatter plot of the relative error over the standard deviation of the logits, by dtype and method.",
     )
     return Section("logits", "Error against the size of the logits", tuple(_growth(rows)), (figure, *_table(rows)))
-
-
-def _binned(rows: pd.DataFrame) -> pd.DataFrame:
-    """The cases of a method whose logits are about as large as one, the median of their errors."""
-    size = np.log(rows["logit_std"])
-    bins = pd.cut(size, _BINS, labels=False)
-    alike = rows.groupby(["dtype", "method", "is_captured", bins], sort=False, as_index=False)
-    return alike[["logit_std", "out_rel_l2"]].median()
 
 
 def _growth(rows: pd.DataFrame) -> list[str]:

@@ -12,16 +12,17 @@ from precision.operands import Operands
 from precision.zoo.case import FLOATS, normal_operands, zoo
 
 
-@zoo.register("negative-scale")
+@zoo.register("causal-scale")
 @dataclass(frozen=True)
-class NegativeScale:
-    """A negative scale under the causal mask: -inf put in before the scale becomes +inf, and the future wins."""
+class CausalScale:
+    """A scale of 0 or below under the causal mask: -inf put in before it becomes NaN or +inf, and the future wins."""
 
+    scale: Annotated[float, Field(le=0, allow_inf_nan=False)] = -0.5
     length: Annotated[int, Field(ge=2, le=2**16)] = 64
     dtypes: ClassVar[tuple[str, ...]] = FLOATS
 
     def operands(self, dtype: str) -> Operands:
-        return replace(normal_operands(dtype, q_len=self.length, kv_len=self.length), is_causal=True, scale=-0.5)
+        return replace(normal_operands(dtype, q_len=self.length, kv_len=self.length), is_causal=True, scale=self.scale)
 
 
 @zoo.register("padding-nan")
@@ -39,3 +40,14 @@ class PaddingNan:
         kept = (torch.arange(8) < 6).expand(8, 8)
         mask = kept if self.mask == "bool" else torch.where(kept, 0.0, -torch.inf).to(x.q.dtype)
         return replace(x, attn_mask=mask)
+
+
+@zoo.register("rectangle")
+@dataclass(frozen=True)
+class Rectangle:
+    """Twice as many queries as keys, grouped heads, a backward pass: compiled code has NaN in dq and dk alone."""
+
+    dtypes: ClassVar[tuple[str, ...]] = FLOATS
+
+    def operands(self, dtype: str) -> Operands:
+        return normal_operands(dtype, q_heads=4, kv_heads=2, q_len=128, kv_len=64, width=32)
