@@ -138,7 +138,7 @@ def test_a_mask_in_another_dtype_is_refused(frame, found):
 
 
 def test_ordinary_shapes_and_layouts_are_right_everywhere(found):
-    ordinary = found[found["case"].str.contains("^(?:residue|view|gqa|causal|mask-01|mask-3d)")]
+    ordinary = found[found["case"].str.contains("^(?:residue|view|gqa|causal-shape|mask-01|mask-3d)")]
     assert set(ordinary["symbol"]) <= {"right", "refused"}
     refused = ordinary[ordinary["symbol"] == "refused"]
     assert set(refused["method"]) == {"sdpa-flash"}

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock
+
 from precision.errors import UsageError
 from precision.records.columns import COLUMNS
 
+_PATIENCE = 30  # seconds
 # Raised when an older version of the package could misread what this one writes. New columns do not raise it.
 _SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x41545052  # "ATPR", which tells our file from any other SQLite file
@@ -29,8 +32,10 @@ def claim(db: sqlite3.Connection, path: Path, *, create: bool) -> None:
     if _is_new(db, path):
         if not create:
             raise UsageError(f"the store {str(path)!r} holds no run; run `precision run` first")
-        db.execute("PRAGMA journal_mode = WAL")
-        _make_tables(db)
+        with _alone(path):
+            if _is_new(db, path):
+                db.execute("PRAGMA journal_mode = WAL")
+                _make_tables(db)
     if _missing_columns(db):
         with transaction(db):
             for name in _missing_columns(db):
@@ -48,6 +53,15 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         with suppress(sqlite3.Error):  # SQLite may have done so by itself
             db.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process after the other: SQLite lets nobody wait for the switch to WAL. The file is of no use afterwards."""
+    file = path.with_name(f"{path.name}-new.lock")
+    with FileLock(file, timeout=_PATIENCE):
+        yield
+        file.unlink(missing_ok=True)
 
 
 def _is_new(db: sqlite3.Connection, path: Path) -> bool:

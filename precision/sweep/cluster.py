@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, as_completed
@@ -35,6 +36,7 @@ class ClusterWorkers:
         except ImportError:
             raise UsageError("a scheduler needs Dask; pip install 'attention-precision[dask]'") from None
         self._settings = settings
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it logs is said in a sentence
         try:
             self._client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
