@@ -10,6 +10,7 @@ from precision.experiments.plot import draw
 from precision.experiments.write import MEASURED
 from precision.published.published import Comparison
 from precision.published.run import Finding
+from precision.published.show import digits
 from precision.report.blocks import Cell, Field, Figure, Link, Report, Section, Table
 from precision.report.show import listed, number, plural
 from precision.sweep.environment import observe_environment
@@ -18,10 +19,10 @@ _COMPARISON = (
     Field("quantity", "text"),
     Field("setting", "text"),
     Field("at"),
+    Field("verdict", "text"),
     Field("measured", "text"),
     Field("right value", "text"),
     Field("tolerance", "text"),
-    Field("verdict", "text"),
     Field("right value from", "text"),
 )
 
@@ -99,6 +100,6 @@ def _row(comparison: Comparison) -> tuple[Cell, ...]:
     target = comparison.target
     allowed = "exact" if comparison.tolerance == 0 else f"± {number(comparison.tolerance)}"
     return (
-        target.quantity, target.setting, target.x, f"{comparison.measured:.6g}", f"{target.right:.6g}", allowed,
-        "pass" if comparison.passed else "fail", target.origin,
+        target.quantity, target.setting, target.x, "pass" if comparison.passed else "fail",
+        digits(comparison.measured, comparison), digits(target.right, comparison), allowed, target.origin,
     )  # fmt: skip
