@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +47,8 @@ class Kernel:
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Kernel:
         """Read the signature; raises UsageError when the function cannot take q, k and v and nothing else."""
+        if inspect.isclass(function) and issubclass(function, torch.autograd.Function):
+            raise UsageError(f"{_name(function)} is a class; pass {_name(function)}.apply")
         try:
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):  # a function of a C extension has no signature; torch's SDPA takes them all
@@ -76,10 +80,17 @@ class Kernel:
         """Where to import it from, module:function."""
         return f"{getattr(self.function, '__module__', '?')}:{self.name}"
 
+    @property
+    def is_importable(self) -> bool:
+        """Whether another process finds it at its address."""
+        module = getattr(self.function, "__module__", "__main__")
+        return module != "__main__" and getattr(sys.modules.get(module), self.name, None) is self.function
+
     def forward(self, x: Operands) -> Tensor:
         """Its output (B, Hq, L, d_v); raises Unsupported, Broken, or whatever the kernel raises."""
-        out = self.function(x.q, x.k, x.v, **self.arguments(x))
-        _require_output(out, x)
+        with _surviving():
+            out = self.function(x.q, x.k, x.v, **self.arguments(x))
+        require_output(out, x)
         assert isinstance(out, Tensor)
         return out
 
@@ -94,7 +105,8 @@ class Kernel:
                 out = self.forward(Operands(q, k, v, x.attn_mask, x.is_causal, x.scale))
                 if not out.requires_grad:
                     raise Unsupported("the output carries no gradient")
-                found = torch.autograd.grad(out, (q, k, v), do, allow_unused=True)
+                with _surviving():
+                    found = torch.autograd.grad(out, (q, k, v), do, allow_unused=True)
         except (RuntimeError, NotImplementedError) as error:
             if any(words in str(error) for words in _NO_BACKWARD):
                 raise Unsupported(first_line(error)) from None
@@ -118,17 +130,8 @@ class Kernel:
         return {name: given[name] for name in given if name in used | self.required}
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of what an exception says."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no reason was given"
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__name__", function))
-
-
-def _require_output(out: object, x: Operands) -> None:
+def require_output(out: object, x: Operands) -> None:
+    """Raise Broken unless it is a tensor of the right shape, dtype and device."""
     if not isinstance(out, Tensor):
         raise Broken(f"it returns {type(out).__name__}, not a tensor")
     wanted = (*x.q.shape[:3], x.v.shape[-1])
@@ -136,3 +139,26 @@ def _require_output(out: object, x: Operands) -> None:
         raise Broken(f"it returns the shape {tuple(out.shape)} instead of {wanted}")
     if out.dtype != x.q.dtype:
         raise Broken(f"it returns {out.dtype} for inputs in {x.q.dtype}")
+    if out.device != x.q.device:
+        raise Broken(f"it returns a tensor on {out.device} for inputs on {x.q.device}")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an exception says."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no reason was given"
+
+
+@contextmanager
+def _surviving() -> Iterator[None]:
+    """For the user's code, which may end the script: that is a fault of the kernel and no end of the check."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise Broken(f"it raises {type(error).__name__}: {first_line(error)}") from error
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", function))

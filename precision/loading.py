@@ -8,6 +8,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -24,16 +25,29 @@ def loaded(target: str) -> Iterator[Callable[..., Any]]:
     Raises UsageError when the target has no colon, cannot be imported, or has no such function.
     """
     place, colon, name = target.rpartition(":")
-    if not colon:
+    if not (colon and place and name):
         raise UsageError(f"{target!r} is not of the form file.py:function or package.module:function")
     is_file = place.endswith(".py")
+    folder = UsageError(f"{place!r} is a folder; name a file in it: {place.rstrip('/')}/FILE.py:{name}")
+    if Path(place).is_dir() and not place.isidentifier():
+        raise folder
     with _importable(Path(place).parent if is_file else Path.cwd()):
         module = attempt(target, "cannot be imported", lambda: _load_file(place) if is_file else _load_module(place))
-        function = getattr(module, name, None)
+        try:
+            function = attrgetter(name)(module)  # Class.method is a name too
+        except AttributeError:
+            if getattr(module, "__file__", None) is None and Path(place).is_dir():  # Python imports it as a namespace
+                raise folder from None
+            raise UsageError(f"{place!r} has no function {name!r}; {nearest(name, _functions(module))}") from None
         if not callable(function):
-            known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
-            raise UsageError(f"{place!r} has no function {name!r}; {nearest(name, known)}")
+            raise UsageError(f"{name!r} in {place!r} is no function; {nearest(name, _functions(module))}")
         yield function
+
+
+def _functions(module: ModuleType) -> list[str]:
+    """The functions that the module itself defines."""
+    found = vars(module).items()
+    return [key for key, value in found if inspect.isfunction(value) and value.__module__ == module.__name__]
 
 
 def attempt(target: str, what: str, action: Callable[[], T]) -> T:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from precision.checking.api import Level, check
+from precision.checking.api import check
+from precision.checking.session import Level
 
 
 def assert_accurate(
@@ -20,7 +21,8 @@ def assert_accurate(
 ) -> None:
     """Raise AssertionError with the reasons when `precision.check` fails, or with the limits when it is strict.
 
-    The arguments are those of `precision.check`. Raises UsageError as it does.
+    The arguments are those of `precision.check`, and the kernel is called in this process as there. Raises UsageError
+    as it does.
     """
     __tracebackhide__ = True  # pytest shows the caller's line
     result = check(kernel, dtypes=dtypes, device=device, backward=backward, strict=strict, level=level)

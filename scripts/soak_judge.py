@@ -88,7 +88,8 @@ def shrunk(finding: Finding) -> Finding:
             if (same := _same(finding, recipe)) is not None:
                 finding, smaller = same, True
                 break
-    problem, _ = shrink(_Trials(finding), _problem(finding.recipe), Trial(()))  # type: ignore[arg-type]  # of a Bench
+    trials, problem = _Trials(finding), _problem(finding.recipe)
+    problem, _ = shrink(trials, problem, trials.attempt(problem))  # type: ignore[arg-type]  # of a Bench
     assert isinstance(problem, RandomProblem) and problem.recipe is not None
     return _same(finding, problem.recipe) or finding
 

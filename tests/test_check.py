@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ from torch import Tensor
 
 from precision.checking.api import check
 from precision.checking.page import write_page
+from precision.checking.problems import PROBLEMS
 from precision.checking.render import render
 from precision.checking.result import CheckResult, Outcome, Verdict
 from precision.errors import UsageError
@@ -36,6 +39,10 @@ def attention(q, k, v, is_causal=False):
 """
 
 
+class _Own(torch.autograd.Function):
+    pass
+
+
 @pytest.fixture(scope="module")
 def failing(tmp_path_factory: pytest.TempPathFactory) -> tuple[CheckResult, str]:
     """A file whose kernel divides by d_k, checked in full, and its target."""
@@ -54,12 +61,13 @@ def test_a_wrong_kernel_in_a_file(failing: tuple[CheckResult, str]) -> None:
 
 def test_the_reproduction_is_small_and_shows_the_error(failing: tuple[CheckResult, str]) -> None:
     result, _ = failing
-    lines = [line for line in result.reproduction.splitlines() if line]
-    assert len(lines) <= 12
+    assert len(result.reproduction.splitlines()) <= 10
     ran = subprocess.run([sys.executable, "-c", result.reproduction], capture_output=True, text=True, timeout=60)
     assert ran.returncode == 0, ran.stderr
-    assert float(ran.stdout.split(":")[-1]) > 0.01
-    assert "q_len=1" in result.reproduction or "kv_len=2" in result.reproduction  # shrunk
+    found = re.match(r"out is wrong \(.*\): largest error (\S+) \(allowed (\S+)\)", ran.stdout)
+    assert found and float(found[1]) > 2 * float(found[2]) > 0
+    shape = re.search(r"\((\d+(?:, \d+){6})\)", result.reproduction)
+    assert shape and math.prod(map(int, shape[1].split(", "))) <= 64  # one key more, and the scale counts
 
 
 def test_json_has_a_verdict_and_rows(failing: tuple[CheckResult, str]) -> None:
@@ -82,11 +90,14 @@ def test_the_page_holds_everything(failing: tuple[CheckResult, str], tmp_path: P
 
 
 def test_the_terminal_says_the_same(failing: tuple[CheckResult, str]) -> None:
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(render(failing[0]))
-    text = console.export_text()
-    assert text.startswith("FAIL")
-    assert "matches scale 1/d_k" in text and "loaded(" in text
+    """However narrow it is: no line is broken, so that what is printed can be run."""
+    result, target = failing
+    console = Console(width=30, file=io.StringIO())
+    render(result, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.startswith(f"FAIL  {target}\n")
+    assert "\n  - matches scale 1/d_k\n" in text
+    assert text.endswith(result.reproduction)
 
 
 def test_keywords_that_are_not_taken_are_limits(tmp_path: Path) -> None:
@@ -187,7 +198,12 @@ def test_the_helper_for_tests() -> None:
         ("no_such_module_anywhere:attention", "cannot be imported"),
         ("tests.kernels.parts:attention", "has no function 'attention'"),
         ("tests.kernels.parts", "file.py:function"),
+        (":attention", "file.py:function"),
+        ("tests:", "file.py:function"),
+        ("tests/kernels:attention", "is a folder; name a file in it: tests/kernels/FILE.py:attention"),
+        ("tests.kernels.parts:math", "'math' in 'tests.kernels.parts' is no function; known: "),
         (3, "is not a function"),
+        (_Own, "_Own is a class; pass _Own.apply"),
         (lambda q, k: q, "must take q, k and v"),
         (lambda q, k, v, block_table: q, "'block_table', which a check cannot give"),
     ],
@@ -233,3 +249,83 @@ def test_what_a_kernel_writes_to_its_inputs_is_put_back() -> None:
     assert first.verdict is Verdict.FAIL
     assert all("it writes to its inputs" in reason for reason in first.reasons)
     assert check(attend, dtypes=("bf16",), device="cpu", level="quick").verdict is not Verdict.FAIL
+
+
+def test_only_functions_of_the_file_itself_are_suggested(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("from math import sqrt\nfrom textwrap import dedent\n\n\ndef attention(q, k, v):\n    pass\n")
+    with pytest.raises(UsageError, match=r"has no function 'nothing'; known: attention$"):
+        check(f"{file}:nothing", device="cpu")
+
+
+def test_a_method_is_named_with_its_class(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "import torch\n\n\nclass Own:\n    @staticmethod\n    def apply(q, k, v):\n"
+        "        return torch.nn.functional.scaled_dot_product_attention(q, k, v)\n"
+    )
+    result = check(f"{file}:Own.apply", dtypes=("fp32",), device="cpu", level="quick", budget=1e-3)
+    assert result.verdict is Verdict.PASS_WITH_LIMITS, result.reasons
+
+
+@pytest.mark.parametrize("end", [SystemExit(0), GeneratorExit()])
+def test_a_kernel_that_ends_the_script_fails(end: BaseException) -> None:
+    def ending(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        raise end
+
+    result = check(ending, dtypes=("fp32",), device="cpu", budget=1e-3, backward=False)
+    assert result.verdict is Verdict.FAIL
+    assert f"plain: it raises {type(end).__name__}: " in result.reasons[0]
+
+
+def test_ctrl_c_ends_a_check() -> None:
+    def interrupted(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check(interrupted, dtypes=("fp32",), device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (lambda q: None, "it returns NoneType, not a tensor"),
+        (lambda q: (q, q), "it returns tuple, not a tensor"),
+        (lambda q: q.numpy(), "it returns ndarray, not a tensor"),
+        (lambda q: q.double(), "it returns torch.float64 for inputs in torch.float32"),
+        (lambda q: q.mT, "it returns the shape (2, 3, 40, 63) instead of (2, 3, 63, 40)"),
+        (lambda q: q.to("meta"), "it returns a tensor on meta for inputs on cpu"),
+    ],
+)
+def test_what_is_no_output_is_said_once(returned: Any, said: str) -> None:
+    def broken(q: Tensor, k: Tensor, v: Tensor, attn_mask: Any = None, **call: Any) -> Any:
+        return returned(q)
+
+    result = check(broken, dtypes=("fp32",), device="cpu", backward=False)
+    assert result.verdict is Verdict.FAIL
+    assert result.reasons[-1].endswith(f"; plain: {said}")
+    assert not [limit for limit in result.limits if "it returns" in limit]
+
+
+def test_a_budget_leaves_out_problems_and_says_so() -> None:
+    result = check(attend, dtypes=("fp32",), device="cpu", budget=1e-3)
+    assert {row.problem for row in result.rows} == {"plain"}
+    assert result.verdict is Verdict.PASS_WITH_LIMITS and result.passed
+    total = len([problem for problem in PROBLEMS if "fp32" in problem.dtypes])
+    assert result.limits == (
+        f"{total - 1} of {total} problems were not reached in 0.001 s; a larger budget reaches more",
+    )
+
+
+def test_a_slow_kernel_gets_one_input_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def slow(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        seen.append(q)
+        return attend(q, k, v)
+
+    for seconds, calls in ((1.0, 2), (0.0, 1)):
+        monkeypatch.setattr("precision.checking.trial._SLOW", seconds)
+        seen.clear()
+        check(slow, dtypes=("fp32",), device="cpu", budget=1e-3, backward=False)
+        assert len(seen) == calls

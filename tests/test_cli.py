@@ -125,6 +125,9 @@ MISTAKES = [
     (["export"], ["FILE"]),
     (["capture", "mimilm"], ["'mimilm'", "'minilm'"]),
     (["capture", "nowhere.py:model"], ["nowhere.py"]),
+    (["check", "nowhere.py:attention"], ["nowhere.py"]),
+    (["check", "math:sqrt", "--timeout", "0"], ["timeout", "above 0"]),
+    (["check", "math:sqrt", "--budget", "nan"], ["budget", "above 0"]),
 ]
 
 
@@ -176,14 +179,25 @@ assert "torch" not in sys.modules, "torch was imported"
         assert done.returncode == 0, done.stderr
 
 
-def test_a_stopped_run_says_how_to_go_on(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "works", "words"),
+    [
+        (
+            ["run", "quick"],
+            "precision.sweep.run.execute",
+            "precision: stopped; what was measured is kept, and the same command goes on from there\n",
+        ),
+        (["check", "mine.py:attention"], "precision.checking.isolated.check_isolated", "precision: stopped\n"),
+    ],
+)
+def test_a_stopped_command_says_what_is_kept(
+    command: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str], works: str, words: str
+) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("precision.sweep.run.execute", stop)
-    status, _, err = command("run", "quick")
-    assert status == 130
-    assert "goes on" in err
+    monkeypatch.setattr(works, stop)
+    assert command(*arguments) == (130, "", words)
 
 
 def test_a_reader_that_leaves_is_no_error(small: Run) -> None:

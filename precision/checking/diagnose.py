@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from torch import Tensor
-
-from precision.checking.allowed import rms
-from precision.checking.faults import HYPOTHESES, Evidence
+from precision.checking.faults import Evidence
+from precision.checking.guess import name_faults
 from precision.checking.locate import locate
+from precision.checking.problems import PROBLEMS
 from precision.checking.result import Outcome, Row
 from precision.checking.rule import judge
-from precision.checking.significance import narrower_format
 from precision.checking.truth import Truth, Values, yardstick_of
-from precision.numerics.rounding import round_to
 
-# A hypothesis explains a failure when it predicts the kernel's values with less than a third of their error.
-_EXPLAINED = 1 / 3
 _MOST_TRIED = 6
-# As good as the best one: what is left is the kernel's own rounding, which is not told apart.
-_TIE, _SAME = 1.2, 1e-3
+_PROBLEMS = {problem.name for problem in PROBLEMS}
+# In notes on a kernel whose output is no function of its inputs: guesses about that function would mislead.
+_CHANCE, _STATE = "two calls with the same inputs", "kept between calls"
 
 
-def diagnose(rows: Iterable[Row], failed: list[tuple[Truth, Values]]) -> tuple[str, ...]:
-    """The reasons of a failure, the likely faults first; none when nothing failed."""
+def diagnose(rows: Sequence[Row], failed: Sequence[tuple[Truth, Values]], of_calls: str = "") -> tuple[str, ...]:
+    """The reasons of a failure, the likely faults first; none when nothing failed.
+
+    `of_calls` says what the kernel does from call to call, where that is wrong.
+    """
     bad = [row for row in rows if row.outcome is Outcome.FAIL]
     if not bad:
         return ()
-    tried = sorted(failed, key=_plainest_first)[:_MOST_TRIED]
-    evidence = [found for truth, values in tried for found in _wrong_tensors(truth, values)]
-    named = _cover([name_faults(found) for found in evidence])
+    notes = list(dict.fromkeys([of_calls] * bool(of_calls) + [row.note for row in bad if row.problem not in _PROBLEMS]))
+    of_chance = [note for note in notes if _CHANCE in note][:1]
+    if of_chance:  # whatever else was noticed from call to call may be chance, too
+        named = of_chance + [row.note for row in bad if row.problem == "torch-state"]
+    elif any(_STATE in note for note in notes):
+        named = notes
+    else:
+        named = notes + _guess(rows, failed)
+    return (*named, *_summary(bad, notes))
+
+
+def _guess(rows: Iterable[Row], failed: Sequence[tuple[Truth, Values]]) -> list[str]:
+    """Faults of what the kernel computes, or else the place where it is wrong."""
+    wrong = [list(_wrong_tensors(truth, values)) for truth, values in failed]
+    tried = sorted((found for found in wrong if found), key=_plainest_first)[:_MOST_TRIED]
+    evidence = [found for tensors in tried for found in tensors]
+    passed = {(row.dtype, row.problem, row.tensor) for row in rows if row.outcome is Outcome.OK and not row.note}
+    named = _cover([name_faults(found, passed) for found in evidence])
     places = (f"{found.tensor}: {where}" for found in evidence if (where := locate(found)))
-    return (*(named or islice(places, 1)), *_summary(bad))
+    return named or list(islice(places, 1))
 
 
-def _plainest_first(pair: tuple[Truth, Values]) -> tuple[bool, int]:
-    """Random inputs tell most about rounding; after them the smallest ones."""
-    problem = pair[0].problem
-    return problem.name != "plain", problem.shape.q_len * problem.shape.kv_len
+def _plainest_first(wrong: list[Evidence]) -> tuple[bool, bool, int]:
+    """A wrong output says more than a wrong gradient, random inputs most about rounding, and then the smallest ones."""
+    problem = wrong[0].truth.problem
+    return wrong[0].tensor != "out", problem.name != "plain", problem.shape.q_len * problem.shape.kv_len
 
 
 def _cover(explained: list[list[str]]) -> list[str]:
@@ -64,50 +77,35 @@ def _wrong_tensors(truth: Truth, values: Values) -> Iterator[Evidence]:
                 return
 
 
-def name_faults(evidence: Evidence) -> list[str]:
-    """The hypotheses that predict the kernel's values, the best first; those much worse than the best are left out."""
-    if format := narrower_format(evidence.found[evidence.tensor], evidence.truth):
-        bits = format.significand_bits
-        return [f"{evidence.tensor} looks rounded to {format.name}: no element has more than {bits} bits"]
-    error = _distance(evidence, evidence.right)
-    found = [
-        (_distance(evidence, predicted), sentence)
-        for predict in HYPOTHESES
-        for sentence, predicted in predict(evidence)
-    ]
-    good = sorted((pair for pair in found if pair[0] < _EXPLAINED * error), key=lambda pair: pair[0])
-    return [sentence for distance, sentence in good if distance <= _TIE * good[0][0] + _SAME * error]
-
-
-def _distance(evidence: Evidence, predicted: Tensor) -> float:
-    """Root mean square between what the kernel gave and a prediction, rounded as the kernel rounds."""
-    value, predicted = evidence.value, round_to(predicted, evidence.truth.format.name).double()
-    both = value.isfinite() & evidence.right.isfinite()
-    if int(both.sum()) <= both.numel() // 2:
-        return math.inf  # mostly NaN: nothing to compare
-    return rms((value - predicted)[both])
-
-
-def _summary(bad: list[Row]) -> list[str]:
-    """One sentence a dtype: how many problems, and the worst number."""
+def _summary(bad: list[Row], named: list[str]) -> list[str]:
+    """One sentence a dtype: how many problems, and the first number; what `named` says already is not said again."""
     sentences = []
     for dtype in dict.fromkeys(row.dtype for row in bad):
         here = [row for row in bad if row.dtype == dtype]
         problems = list(dict.fromkeys(row.problem for row in here))
         listed = ", ".join(problems[:4]) + (f" and {len(problems) - 4} more" if len(problems) > 4 else "")
-        sentences.append(f"{dtype}: wrong on {listed}; {_numbers(here[0])}")
+        numbers = [_numbers(row) for row in here if row.note not in named]
+        sentences.append("; ".join([f"{dtype}: wrong on {listed}", *numbers[:1]]))
     return sentences
 
 
 def _numbers(row: Row) -> str:
+    what = f"{row.tensor} of {row.problem}"
     if row.max_abs is None:
         return f"{row.problem}: {row.note}"
     if row.not_finite:
-        return f"{row.tensor} of {row.problem} has {row.not_finite} elements that are NaN or infinite"
+        return f"{what} has {row.not_finite} elements that are NaN or infinite"
     if row.note == "bias":
-        return (
-            f"{row.tensor} of {row.problem} is {row.bias_ulp:+.2f} ulp off on average, {row.bias_allowed:.2f} allowed"
-        )
+        assert row.bias_ulp is not None and row.bias_allowed is not None
+        return f"{what} is {row.bias_ulp:+.2f} ulp off on average, {row.bias_allowed:.2f} ulp allowed"
     if row.note == "rms":
-        return f"{row.tensor} of {row.problem} has an rms error of {row.rms:.2g}, {row.rms_allowed:.2g} allowed"
-    return f"{row.tensor} of {row.problem} is off by {row.max_abs:.2g}, {row.max_allowed:.2g} allowed"
+        return f"{what} has an rms error (absolute) of {_beside(row.rms, row.rms_allowed)}"
+    return f"{what} is off by {_beside(row.max_abs, row.max_allowed)}"
+
+
+def _beside(error: float | None, allowed: float | None) -> str:
+    """An absolute error and what is allowed, in as many digits as tell them apart."""
+    assert error is not None and allowed is not None
+    digits = next((n for n in range(2, 7) if f"{error:.{n}g}" != f"{allowed:.{n}g}"), 7)
+    times = f"{error / allowed:.3g} times the " if 0 < error < 10 * allowed else ""
+    return f"{error:.{digits}g}, {times}{allowed:.{digits}g} allowed"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 
@@ -12,20 +11,20 @@ from precision.checking.result import CheckResult, Outcome, Verdict
 _STYLES = {Verdict.PASS: "bold green", Verdict.PASS_WITH_LIMITS: "bold yellow", Verdict.FAIL: "bold red"}
 
 
-def render(result: CheckResult) -> RenderableType:
-    """The verdict, why, the limits, and the reproduction; print it with a rich console."""
-    parts: list[RenderableType] = [
-        Text.assemble((result.verdict.value.upper(), _STYLES[result.verdict]), f"  {result.kernel}"),
-        Text(summary(result), style="dim"),
-    ]
+def render(result: CheckResult, console: Console) -> None:
+    """Print the verdict, why, the limits, and the reproduction. No line is broken: it may be a script, or in a log."""
+    verdict = Text.assemble((result.verdict.value.upper(), _STYLES[result.verdict]), f"  {result.kernel}")
+    lines = [verdict, Text(summary(result), style="dim")]
     for title, sentences in (("Why", result.reasons), ("Limits", result.limits)):
         if sentences:
-            parts.append(Text(f"\n{title}", style="bold"))
-            parts += [Padding(Text(f"- {sentence}"), (0, 0, 0, 2)) for sentence in sentences]
+            lines += [Text(f"\n{title}", style="bold"), *(Text(f"  - {sentence}") for sentence in sentences)]
     if result.reproduction:
-        parts.append(Text("\nThe smallest failing input", style="bold"))
-        parts.append(Syntax(result.reproduction, "python", background_color="default", word_wrap=True))
-    return Group(*parts)
+        lines.append(Text("\nThe smallest failing input", style="bold"))
+        script = Syntax("", "python", background_color="default").highlight(result.reproduction)
+        script.rstrip()
+        lines.append(script)
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 def summary(result: CheckResult) -> str:

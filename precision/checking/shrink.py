@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,8 @@ _SECONDS = 4.0  # of trying; the rest of a minute belongs to the check itself
 
 
 def shrink(bench: Bench, problem: CheckProblem, trial: Trial) -> tuple[CheckProblem, Trial]:
-    """A problem of the same kind, as small as was found, and what came of it."""
+    """A problem of the same kind with the same fault, as small as was found, and what came of it."""
+    faults = _faults(trial)
     end = time.perf_counter() + _SECONDS
     smaller = True
     while smaller and time.perf_counter() < end:
@@ -23,12 +25,18 @@ def shrink(bench: Bench, problem: CheckProblem, trial: Trial) -> tuple[CheckProb
         for shape in _smaller(problem.shape):
             candidate = problem.resized(shape)
             found = bench.attempt(candidate)
-            if any(row.outcome is Outcome.FAIL for row in found.rows):
+            if faults & _faults(found):
                 problem, trial, smaller = candidate, found, True
                 break
             if time.perf_counter() > end:
                 break
     return problem, trial
+
+
+def _faults(trial: Trial) -> set[tuple[str, str]]:
+    """What is wrong with which tensor; the numbers in a sentence go with the shape."""
+    bad = [row for row in trial.rows if row.outcome is Outcome.FAIL]
+    return {(row.tensor, re.sub(r"\d+", "#", fault)) for row in bad for fault in row.note.split(", ")}
 
 
 def _smaller(shape: Shape) -> Iterator[Shape]:

@@ -80,6 +80,14 @@ class Truth:
         return Values(self.right.out, self.right.backward(self.call.do) if self.problem.backward else None)
 
     @cached_property
+    def _finite_right(self) -> Reference:
+        """The same with 0 for NaN, for the sizes of errors: such an element takes no part, or nothing is compared."""
+        x = self.call.x
+        if all(bool(tensor.isfinite().all()) for tensor in (x.q, x.k, x.v)):
+            return self.right
+        return attend(replace(x, q=x.q.nan_to_num(0.0), k=x.k.nan_to_num(0.0), v=x.v.nan_to_num(0.0)))
+
+    @cached_property
     def kept(self) -> Tensor:
         """(B, Hq, L), the rows that see a key."""
         return ~self.right.masked_rows
@@ -98,7 +106,7 @@ class Truth:
     def first_order(self) -> Sizes:
         """The largest error of a kernel that rounds every stage to the format."""
         rounded = Roundings.every_stage(self.format.unit_roundoff, self.sum_roundoff)
-        return largest_errors(Matrices(self.right, self.call.do), rounded)
+        return largest_errors(Matrices(self._finite_right, self.call.do), rounded)
 
     @cached_property
     def scale_slope(self) -> dict[str, Tensor]:
@@ -134,9 +142,8 @@ class Truth:
 
     def sensitivity(self) -> Sensitivity:
         """Not kept: it holds several matrices of weights."""
-        values = self.values
-        gradients = values.gradients or self.right.backward(self.call.do)
-        return Sensitivity(self.right, self.call.do, gradients)
+        right = self._finite_right
+        return Sensitivity(right, self.call.do, self.values.gradients or right.backward(self.call.do))
 
     @staticmethod
     def _scaled(sizes: Sizes, factor: float) -> Sizes:

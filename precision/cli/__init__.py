@@ -25,6 +25,7 @@ from precision.errors import UsageError
 # typer names the class of a wrong command line only by this subclass.
 _ArgumentError: Any = typer.BadParameter.__base__
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+_STOPPED_RUN = "stopped; what was measured is kept, and the same command goes on from there"
 
 
 @app.command()
@@ -53,7 +54,7 @@ def main() -> None:
     except typer.Abort:
         status = _INTERRUPTED
     if status == _INTERRUPTED:
-        _fail("stopped; what was measured is kept, and the same command goes on from there", status)
+        _fail(_STOPPED_RUN if "run" in sys.argv[1:2] else "stopped", status)
     sys.exit(status or 0)
 
 

@@ -17,20 +17,34 @@ def check(
     device: DeviceOption = "auto",
     backward: Annotated[bool, typer.Option(help="Judge dq, dk and dv, too.")] = True,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on limits, too.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds that one problem may take; more is a failure.")] = 60.0,
+    budget: Annotated[float, typer.Option(help="Seconds after which no problem begins; the rest is listed.")] = 60.0,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for a page with every problem.")] = None,
     json: JsonOption = None,
 ) -> None:
     """Judge an attention kernel: right to within its number format or not, where it goes wrong, and why."""
     from rich.console import Console
 
-    from precision.checking.api import check as judge
-    from precision.checking.page import write_page
+    from precision.checking.isolated import check_isolated
     from precision.checking.render import render
+    from precision.progress import check_bar
 
-    result = judge(target, dtypes=dtype or ("fp32", "fp16", "bf16"), device=device, backward=backward, strict=strict)
-    Console().print(render(result))
+    with check_bar() as listen:
+        result = check_isolated(
+            target,
+            dtypes=dtype or ("fp32", "fp16", "bf16"),
+            device=device,
+            backward=backward,
+            strict=strict,
+            timeout=timeout,
+            budget=budget,
+            listen=listen,
+        )
+    render(result, Console())
     write_json(json, result.to_json())
     if out is not None:
+        from precision.checking.page import write_page
+
         typer.echo(f"Page: {write_page(result, out)}")
     raise typer.Exit(int(not result.passed))
 

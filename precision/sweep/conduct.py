@@ -31,7 +31,7 @@ def watched(tensors: Iterable[Tensor], device: torch.device, memory: int | None 
     guard = Guard(tensors)
     written = False
     try:
-        with watch_torch_state() as changed, _limited(device, memory):
+        with watch_torch_state() as changed, limited_memory(device, memory):
             yield
             names = changed()
     finally:
@@ -43,8 +43,11 @@ def watched(tensors: Iterable[Tensor], device: torch.device, memory: int | None 
 
 
 @contextmanager
-def _limited(device: torch.device, memory: int | None) -> Iterator[None]:
-    """Only on a CPU: the driver of a GPU reserves more than there is."""
+def limited_memory(device: torch.device, memory: int | None) -> Iterator[None]:
+    """A context in which allocations beyond `memory` bytes, most of what is free when None, fail.
+
+    Only on a CPU: the driver of a GPU reserves more than there is.
+    """
     if device.type != "cpu":
         yield
         return

@@ -57,7 +57,7 @@ def plan(config: Config) -> Plan:
     """See `make_plan`."""
     from precision.sweep.planning import make_plan
 
-    with _ending_at_once():
+    with ending_at_once():
         return make_plan(config, _settings.device)
 
 
@@ -75,7 +75,7 @@ def ask(step: str, *arguments: Any) -> tuple[Any, dict[str, float]]:
     import torch
 
     bench, watch = _open_bench()
-    with _ending_at_once(), torch.no_grad():
+    with ending_at_once(), torch.no_grad():
         return getattr(bench, step)(*arguments), watch.take()
 
 
@@ -92,7 +92,7 @@ def _open_bench() -> tuple[Bench, Stopwatch]:
 
 
 @contextmanager
-def _ending_at_once() -> Iterator[None]:
+def ending_at_once() -> Iterator[None]:
     """For the user's code: a handler in Python, which cleans up, would wait for a kernel that never returns."""
     handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:

@@ -210,6 +210,44 @@ def masked_with_the_smallest_number(q: Tensor, k: Tensor, v: Tensor, **call: Any
 
 
 @right
+def maximum_by_the_sign_of_the_scale(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    """The extreme of q.k before the scale: the largest one for a scale above 0, the smallest one below it."""
+    factor = default_scale(q) if scale is None else scale
+    bias = full_mask(q, k, attn_mask, is_causal)
+    k, v = group_heads(k, q), group_heads(v, q)
+    scores = wide(q) @ wide(k).mT
+    bias = torch.zeros_like(scores) if bias is None else bias
+    out_of_sight = -math.copysign(math.inf, factor)
+    shown = scores.masked_fill(bias == -math.inf, out_of_sight)
+    extreme = shown.amax(-1, keepdim=True) if factor >= 0 else shown.amin(-1, keepdim=True)
+    weights = ((scores - extreme) * factor + bias - bias.amax(-1, keepdim=True)).exp()
+    return (weights @ wide(v) / weights.sum(-1, keepdim=True)).to(q.dtype)
+
+
+@right
+def everything_contiguous_and_expanded(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
+) -> Tensor:
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(*q.shape[:3], k.shape[2]).contiguous()
+    return attend(q.contiguous(), k.contiguous(), v.contiguous(), attn_mask, **call)
+
+
+@right
+def width_padded_to_64(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    """Zeros up to whole tiles, of which the output drops its own."""
+    factor = default_scale(q) if scale is None else scale
+    q_pad, k_pad, v_pad = (F.pad(x, (0, -x.shape[-1] % 64)) for x in (q, k, v))
+    return attend(q_pad, k_pad, v_pad, attn_mask, is_causal, factor)[..., : v.shape[-1]]
+
+
+@right
 def forward_only(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Takes no keyword and has no backward pass."""
     with torch.no_grad():

@@ -7,7 +7,7 @@ tensor at hand, in fp64.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -55,17 +55,30 @@ class Evidence:
 
 
 Prediction = tuple[str, Tensor]
-Hypothesis = Callable[[Evidence], Iterator[Prediction]]
+Predict = Callable[[Evidence], Iterator[Prediction]]
+
+# Of the error of a kernel, what may be left when its fault is known. Where the fault is one of rounding, the order of
+# sums decides which elements it hits.
+_LEFT, _LEFT_BY_ROUNDING = 1 / 10, 1 / 3
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """How to predict, and what else must hold for the prediction to be believed."""
+
+    predict: Predict
+    everywhere: bool  # where a problem passes that the fault would spoil, it is another one
+    left: float  # the largest share of the error that may be left
+
 
 HYPOTHESES: list[Hypothesis] = []
 
 
-def hypothesis(predict: Hypothesis) -> Hypothesis:
-    """Register a hypothesis."""
-    HYPOTHESES.append(predict)
-    return predict
+def hypothesis(*, everywhere: bool = False, rounding: bool = False) -> Callable[[Predict], Predict]:
+    """Register a hypothesis: of a fault that spares no problem it applies to, or of one that rounds."""
 
+    def register(predict: Predict) -> Predict:
+        HYPOTHESES.append(Hypothesis(predict, everywhere, _LEFT_BY_ROUNDING if rounding else _LEFT))
+        return predict
 
-def with_scale(x: Operands, scale: float) -> Operands:
-    """The same call under another scale."""
-    return replace(x, scale=scale)
+    return register

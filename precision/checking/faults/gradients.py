@@ -12,13 +12,18 @@ from precision.checking.faults.fault import Evidence, Prediction, hypothesis
 from precision.numerics.gradients import Gradients
 
 
-@hypothesis
+@hypothesis(everywhere=True)
 def gradient_scale(evidence: Evidence) -> Iterator[Prediction]:
     """dq or dk without the scale, or with it twice; dv with it."""
     scale, tensor, right = evidence.x.scale_value, evidence.tensor, evidence.right
+    if scale == 0:
+        return
     if tensor in ("dq", "dk"):
         yield f"{tensor} lacks the scale", right / scale
         yield f"{tensor} has the scale twice", right * scale
+        if evidence.x.scale is not None:
+            default = replace(evidence.x, scale=None).scale_value
+            yield f"{tensor} has the default scale, not the one given", right * default / scale
     if tensor == "dv":
         yield "dv is multiplied by the scale", right * scale
     if tensor != "out":
@@ -26,17 +31,31 @@ def gradient_scale(evidence: Evidence) -> Iterator[Prediction]:
         yield f"{tensor} is twice what it should be", right * 2
 
 
-@hypothesis
+@hypothesis(everywhere=True)
 def missing_term(evidence: Evidence) -> Iterator[Prediction]:
     """dS = P dP without - D: the softmax taken for a plain product."""
     if evidence.tensor not in ("dq", "dk"):
         return
-    right = evidence.truth.right
+    right, d_k = evidence.truth.right, evidence.x.q.shape[-1]
     without_d = replace(right, out=torch.zeros_like(right.out)).backward(evidence.do)
     yield f"{evidence.tensor} lacks the term D = rowsum(dO * O)", _take(without_d, evidence)
+    if d_k < right.out.shape[-1]:
+        part = torch.cat([right.out[..., :d_k], torch.zeros_like(right.out[..., d_k:])], -1)
+        of_part = replace(right, out=part).backward(evidence.do)
+        yield f"D = rowsum(dO * O) of {evidence.tensor} sums the first d_k columns only", _take(of_part, evidence)
 
 
-@hypothesis
+@hypothesis()
+def mask_left_out(evidence: Evidence) -> Iterator[Prediction]:
+    """P is made again from unmasked scores, with the maximum and the sum of the masked ones."""
+    x, right = evidence.x, evidence.truth.right
+    if evidence.tensor == "out" or not (x.is_causal or x.attn_mask is not None):
+        return
+    unmasked = replace(right, operands=replace(x, attn_mask=None, is_causal=False))
+    yield "the backward pass ignores the mask", _take(unmasked.backward(evidence.do), evidence)
+
+
+@hypothesis(everywhere=True)
 def wrong_gradient_of_out(evidence: Evidence) -> Iterator[Prediction]:
     """do itself is read wrongly."""
     if evidence.tensor == "out":
@@ -51,7 +70,7 @@ def wrong_gradient_of_out(evidence: Evidence) -> Iterator[Prediction]:
         yield sentence, _take(right.backward(other), evidence)
 
 
-@hypothesis
+@hypothesis()
 def wrong_operands(evidence: Evidence) -> Iterator[Prediction]:
     """Gradients swapped, or of one query head in a group only."""
     tensor, x = evidence.tensor, evidence.x
@@ -64,12 +83,13 @@ def wrong_operands(evidence: Evidence) -> Iterator[Prediction]:
     if x.enable_gqa and tensor in ("dk", "dv"):
         group = x.q.shape[1] // x.k.shape[1]
         yield f"{tensor} is the mean over the query heads of a group, not the sum", evidence.right / group
-        first = torch.zeros_like(evidence.do)
-        first[:, ::group] = evidence.do[:, ::group]
-        yield (
-            f"{tensor} comes from the first query head of each group only",
-            _take(evidence.truth.right.backward(first), evidence),
-        )
+        for place, head in (("first", 0), ("last", group - 1)):
+            one = torch.zeros_like(evidence.do)
+            one[:, head::group] = evidence.do[:, head::group]
+            yield (
+                f"{tensor} comes from the {place} query head of each group only",
+                _take(evidence.truth.right.backward(one), evidence),
+            )
 
 
 def _take(gradients: Gradients, evidence: Evidence) -> Tensor:

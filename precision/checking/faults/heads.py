@@ -10,7 +10,7 @@ import torch
 from precision.checking.faults.fault import Evidence, Prediction, hypothesis
 
 
-@hypothesis
+@hypothesis()
 def wrong_head(evidence: Evidence) -> Iterator[Prediction]:
     """The key head of a query head; only out is compared, since gradients have the shape of the operands."""
     x = evidence.x
@@ -28,7 +28,7 @@ def wrong_head(evidence: Evidence) -> Iterator[Prediction]:
     yield "the output's heads are reversed", evidence.right.flip(1)
 
 
-@hypothesis
+@hypothesis()
 def wrong_sequence(evidence: Evidence) -> Iterator[Prediction]:
     """Another sequence of the batch."""
     x = evidence.x

@@ -14,23 +14,27 @@ from precision.operands import Operands
 _BLOCKS = tuple(2**power for power in range(3, 13))
 
 
-@hypothesis
+@hypothesis()
 def keys_left_out(evidence: Evidence) -> Iterator[Prediction]:
     """Only the first n keys count, n a whole number of blocks or a largest length."""
     if evidence.tensor != "out":
         return
     x = evidence.x
     kv_len = x.k.shape[2]
-    ends = {kv_len - 1, *_BLOCKS, *(kv_len // block * block for block in _BLOCKS)}
+    ends = {kv_len - 1, *_BLOCKS, *(kv_len // block * block for block in (4, *_BLOCKS))}
     for end in sorted(end for end in ends if 0 < end < kv_len):
         yield f"first wrong key {end}: keys from there on do not count", evidence.under(_keys(x, slice(0, end)))
+    for block in (4, *_BLOCKS):
+        if block < kv_len and kv_len % block:
+            whole = _keys(x, slice(0, kv_len // block * block))
+            yield f"keys after the last whole block of {block} do not count", evidence.under(whole)
     if kv_len > 1:
         yield "first wrong key 0: it does not count", evidence.under(_keys(x, slice(1, None)))
     for start in sorted(kv_len - block for block in _BLOCKS if block < kv_len):
         yield f"only the last {kv_len - start} keys count", evidence.under(_keys(x, slice(start, None)))
 
 
-@hypothesis
+@hypothesis(everywhere=True)
 def keys_made_up(evidence: Evidence) -> Iterator[Prediction]:
     """The last block is padded with zeros, and the padding takes part with logit 0."""
     x = evidence.x
@@ -45,7 +49,7 @@ def keys_made_up(evidence: Evidence) -> Iterator[Prediction]:
         yield sentence, evidence.under(replace(x, k=F.pad(x.k, (0, 0, 0, padding)), v=F.pad(x.v, (0, 0, 0, padding))))
 
 
-@hypothesis
+@hypothesis()
 def keys_twice(evidence: Evidence) -> Iterator[Prediction]:
     """The last block is moved back until it is whole, or the last key is read again."""
     x = evidence.x

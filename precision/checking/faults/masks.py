@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import permutations
+from operator import le
 
 import torch
 from torch import Tensor
 
 from precision.checking.faults.fault import Evidence, Prediction, hypothesis
+from precision.numerics.rounding import round_to
+from precision.operands import Operands
 
 
-@hypothesis
+@hypothesis()
 def wrong_alignment(evidence: Evidence) -> Iterator[Prediction]:
     """is_causal as another function: bottom-right, without or beyond the diagonal, or not at all."""
     x = evidence.x
@@ -28,19 +32,23 @@ def wrong_alignment(evidence: Evidence) -> Iterator[Prediction]:
         "the causal mask lets query i see key i + 1": key <= row + 1,
         "the causal mask is the wrong way round": key >= row,
     }
+    for name in ("bf16", "fp16"):
+        rounded = (round_to(position.double(), name).double() for position in (key, row))
+        masks[f"the positions of the causal mask look rounded to {name}"] = le(*rounded)
     for sentence, mask in masks.items():
         yield sentence, evidence.under(replace(x, is_causal=False, attn_mask=mask))
 
 
-@hypothesis
+@hypothesis()
 def wrong_mask(evidence: Evidence) -> Iterator[Prediction]:
     """attn_mask as something else."""
     x = evidence.x
     if x.attn_mask is None:
         return
     mask = x.attn_mask
-    for sentence, other in _as_numbers(mask):
-        yield sentence, evidence.under(replace(x, attn_mask=other))
+    for sentence, other in (*_as_numbers(x, mask), *_of_other_axes(mask)):
+        if _fits(other, x):
+            yield sentence, evidence.under(replace(x, attn_mask=other))
     yield "the mask is ignored", evidence.under(replace(x, attn_mask=None))
     if mask.dim() == 4 and mask.shape[0] > 1:
         yield "the mask of the first sequence is used for all", evidence.under(replace(x, attn_mask=mask[:1]))
@@ -48,10 +56,19 @@ def wrong_mask(evidence: Evidence) -> Iterator[Prediction]:
         yield "the mask of the first head is used for all", evidence.under(replace(x, attn_mask=mask[:, :1]))
 
 
-def _as_numbers(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
+def _fits(mask: Tensor, x: Operands) -> bool:
+    """Whether it broadcasts to (B, H, L, S)."""
+    sizes = zip(mask.shape[::-1], (x.k.shape[2], *x.q.shape[2::-1]), strict=False)
+    return all(size in (1, whole) for size, whole in sizes)
+
+
+def _as_numbers(x: Operands, mask: Tensor) -> Iterator[tuple[str, Tensor]]:
     if mask.dtype == torch.bool:
+        group = x.q.shape[1] // x.k.shape[1]
+        scores = x.q.double() @ x.k.double().repeat_interleave(group, 1).mT * x.scale_value
         for value in (-1e4, -1000.0, -100.0, -10.0):
             yield f"masked scores get {value:g} added, not -inf", torch.where(mask, 0.0, value).double()
+            yield f"masked scores are set to {value:g}, not -inf", torch.where(mask, 0.0, value - scores)
         yield "the boolean mask is inverted", ~mask
         yield "the boolean mask is added as 0 and 1", mask.double()
     else:
@@ -59,7 +76,19 @@ def _as_numbers(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
         yield "only the -inf of the additive mask counts", mask.where(mask == -torch.inf, 0.0)
 
 
-@hypothesis
+def _of_other_axes(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """The mask with some of its axes taken for others; where that does not broadcast, it is no candidate."""
+    axes = ("batch", "head", "query")
+    mask = mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape)
+    for order in permutations(range(3)):
+        moved = [f"{axes[old]} for {axes[new]}" for new, old in enumerate(order) if old != new and mask.shape[old] > 1]
+        if moved:
+            yield f"the axes of the mask are confused: {', '.join(moved)}", mask.permute(*order, 3)
+    if mask.shape[2] > 1:
+        yield "the mask is transposed", mask.mT
+
+
+@hypothesis(everywhere=True)
 def mask_before_scale(evidence: Evidence) -> Iterator[Prediction]:
     """(q.k + mask) scale instead of q.k scale + mask."""
     x = evidence.x

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
-from precision.checking.faults.fault import Evidence, Prediction, hypothesis, with_scale
+from precision.checking.faults.fault import Evidence, Prediction, hypothesis
 
 
-@hypothesis
+@hypothesis(everywhere=True)
 def wrong_scale(evidence: Evidence) -> Iterator[Prediction]:
-    """The output is right for a scale that was not asked for."""
+    """The output is right for a scale that was not asked for; of the backward pass only the one given can be lost."""
     x = evidence.x
+    if evidence.tensor != "out":
+        if x.scale is not None:
+            yield "the default scale is taken: the one given is ignored", evidence.under(replace(x, scale=None))
+        return
     d_k, d_v, heads = x.q.shape[-1], x.v.shape[-1], x.q.shape[1]
     scales = {
         "matches scale 1 instead": 1.0,
@@ -25,8 +30,9 @@ def wrong_scale(evidence: Evidence) -> Iterator[Prediction]:
     if d_v != d_k:
         scales["matches scale 1/sqrt(d_v)"] = 1 / math.sqrt(d_v)
     if x.scale is not None:
-        scales["matches the default scale: the one given is ignored"] = 1 / math.sqrt(d_k)
+        ignored = "the one given is ignored" if x.scale else "scale=0 is taken for none"
+        scales[f"matches the default scale: {ignored}"] = 1 / math.sqrt(d_k)
         scales["matches the default scale times the one given"] = x.scale_value / math.sqrt(d_k)
     for sentence, scale in scales.items():
         if not math.isclose(scale, x.scale_value, rel_tol=1e-6):
-            yield sentence, evidence.under(with_scale(x, scale))
+            yield sentence, evidence.under(replace(x, scale=scale))

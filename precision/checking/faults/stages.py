@@ -38,14 +38,17 @@ def _weights(x: Operands, round_scores: Callable[[Tensor], Tensor] = lambda s: s
     return (logits - logits.amax(-1, keepdim=True)).exp(), v
 
 
-@hypothesis
+@hypothesis(everywhere=True, rounding=True)
 def narrow_stage(evidence: Evidence) -> Iterator[Prediction]:
     """Inputs, scores, weights or output rounded to a narrower format."""
     x = evidence.x
-    for name in _narrower(evidence.truth.format):
+    for format in _narrower(evidence.truth.format):
 
-        def narrow(t: Tensor, name: str = name) -> Tensor:
-            return round_to(t.double(), name).double()
+        def narrow(t: Tensor, format: str = format) -> Tensor:
+            return round_to(t.double(), format).double()
+
+        # TF32 has the significand of fp16, and the inputs are rarely beyond the range of fp16.
+        name = "fp16 or TF32" if (format, evidence.truth.format.name) == ("fp16", "fp32") else format
 
         yield (
             f"q, k and v look rounded to {name}",
@@ -53,6 +56,8 @@ def narrow_stage(evidence: Evidence) -> Iterator[Prediction]:
         )
         yield f"q and k look rounded to {name}", evidence.under(replace(x, q=narrow(x.q), k=narrow(x.k)))
         yield f"v looks rounded to {name}", evidence.under(replace(x, v=narrow(x.v)))
+        if x.attn_mask is not None and x.attn_mask.dtype != torch.bool:
+            yield f"the mask looks rounded to {name}", evidence.under(replace(x, attn_mask=narrow(x.attn_mask)))
         if evidence.tensor != "out":
             continue
         scores, v = _weights(x, narrow)
@@ -63,7 +68,7 @@ def narrow_stage(evidence: Evidence) -> Iterator[Prediction]:
         yield f"the sum of P looks rounded to {name}", p @ v / narrow(p.sum(-1, keepdim=True))
 
 
-@hypothesis
+@hypothesis(everywhere=True, rounding=True)
 def truncated(evidence: Evidence) -> Iterator[Prediction]:
     """Toward 0 instead of to nearest."""
     format = evidence.truth.format
@@ -76,7 +81,18 @@ def truncated(evidence: Evidence) -> Iterator[Prediction]:
         yield "P looks truncated, not rounded", cut @ v / p.sum(-1, keepdim=True)
 
 
-@hypothesis
+@hypothesis(everywhere=True)
+def flushed(evidence: Evidence) -> Iterator[Prediction]:
+    """Numbers below the smallest normal one are taken for 0."""
+    x, least = evidence.x, 2.0**evidence.truth.format.min_exponent
+    right, below = evidence.right, f"below {least:.2g}, the smallest normal number"
+    yield f"{evidence.tensor} is 0 {below}", right.where(right.abs() >= least, 0.0)
+    if evidence.tensor == "out":
+        v = x.v.where(x.v.abs() >= least, 0.0)
+        yield f"v is taken for 0 {below}", evidence.under(replace(x, v=v))
+
+
+@hypothesis(everywhere=True, rounding=True)
 def narrow_accumulator(evidence: Evidence) -> Iterator[Prediction]:
     """The output or the row's sum kept in a 16-bit format from block to block."""
     if evidence.tensor != "out" or evidence.x.k.shape[2] < _LONG:

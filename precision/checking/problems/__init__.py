@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from precision.checking.problems import from_zoo, layouts, masks, shapes, sizes, sums
+from precision.checking.problems import broadcasts, from_zoo, layouts, masks, shapes, sizes, sums
 from precision.checking.problems.problem import Call, CheckProblem
 from precision.errors import UsageError, nearest
 
@@ -11,6 +11,7 @@ __all__ = ["PROBLEMS", "Call", "CheckProblem", "find_problem"]
 PROBLEMS: tuple[CheckProblem, ...] = (
     *shapes.PROBLEMS,
     *masks.PROBLEMS,
+    *broadcasts.PROBLEMS,
     *sizes.PROBLEMS,
     *sums.PROBLEMS,
     *layouts.PROBLEMS,

@@ -1,6 +1,7 @@
-"""The zoo as problems: failures that people meet. Missing the right value there is a limit, not a fault of the kernel.
+"""The zoo as problems: failures that people meet.
 
-A case that is added to the zoo is a problem of every check.
+A case that is added to the zoo is a problem of every check. It is an ordinary one, on which a wrong value is a fault,
+unless `_BEYOND` says what else a kernel may give there and why.
 """
 
 from __future__ import annotations
@@ -9,24 +10,35 @@ from dataclasses import dataclass
 
 import torch
 
-from precision.checking.problems.problem import Call, CheckProblem, draw_normal
+from precision.checking.problems.problem import Call, CheckProblem, Excuse, draw_normal
 from precision.numerics.rounding import round_to
 from precision.problem import Shape
 from precision.zoo.case import ZooCase, zoo
 
-# In words, where the name of the case does not say it.
-_WHERE = {
-    "nan-lost": "where a query is NaN",
-    "masked-row": "where a row is fully masked",
-    "scale-order": "where |q.k| exceeds the largest number before the scale",
-    "scores-overflow": "where |q.k| exceeds 65504 before the scale",
-    "reduced-flag": "where |q.k| exceeds 65504 after the scale, too",
-    "silent-zero": "where every logit is beyond the format",
-    "weights-underflow": "where weights are too small for the format",
-    "empty": "where there is no key",
-    "finfo-min": "where a row of the mask is the lowest finite number",
-    "causal-scale": "where the scale is 0 or below and the mask causal",
-    "padding-nan": "where a masked key is NaN",
+_OUT = ("out",)
+_GRADIENTS = ("dq", "dk", "dv")
+_ANY_OUT = Excuse(finite=_OUT, not_finite=_OUT)
+_NOT_FINITE = Excuse(not_finite=_OUT)
+_FP16_OVERFLOW = Excuse(finite=_OUT, not_finite=_OUT, dtypes=("fp16",))
+
+# Where it is, in words, and what the format's range or torch's own backends excuse. A NaN that is lost and a fully
+# masked row that is not 0 are always limits.
+_BEYOND = {
+    "nan-lost": ("where a query is NaN", _NOT_FINITE),
+    "masked-row": ("where a row is fully masked", Excuse(finite=_GRADIENTS, not_finite=_GRADIENTS)),
+    "scale-order": ("where |q.k| exceeds the largest number before the scale", _ANY_OUT),
+    "scores-overflow": ("where |q.k| exceeds 65504 before the scale", _FP16_OVERFLOW),
+    "reduced-flag": ("where |q.k| exceeds 65504 after the scale, too", _FP16_OVERFLOW),
+    "silent-zero": ("where every logit is beyond the format", _ANY_OUT),
+    "weights-underflow": ("where weights are too small for the format", Excuse(finite=_OUT)),
+    "empty": ("where there is no key", Excuse()),
+    # The lowest finite number overflows when it is multiplied by log2(e) or a logit is added.
+    "finfo-min": ("where a row of the mask is the lowest finite number", _ANY_OUT),
+    # torch's FLASH puts -inf in before the scale, and is NaN or finite and wrong.
+    "causal-scale": ("where the scale is 0 or below and the mask causal", _ANY_OUT),
+    "padding-nan": ("where a masked key is NaN", _NOT_FINITE),
+    # Eager, which refuses it, is no yardstick.
+    "mask-dtype": ("where the mask has another dtype than q", Excuse()),
 }
 
 _MAY_BE_REFUSED = ("mask-dtype",)
@@ -51,14 +63,14 @@ def zoo_problems() -> list[ZooProblem]:
 
 
 def _problem(name: str, case: ZooCase) -> ZooProblem:
-    where = f"{_WHERE[name]}, zoo case {name}" if name in _WHERE else f"in the zoo case {name}"
-    shape = _shape_of(case)
+    where, excuse = _BEYOND.get(name, ("", Excuse()))
     return ZooProblem(
         f"zoo-{name}",
         (type(case).__doc__ or "").partition("\n")[0],
-        shape,
+        _shape_of(case),
         draw_normal,
-        beyond=where,
+        beyond=f"{where}, zoo case {name}" if where else "",
+        excuse=excuse,
         may_be_refused=name in _MAY_BE_REFUSED,
         few_roundings=True,
         backward=name == "masked-row",

@@ -8,7 +8,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from precision.checking.problems.problem import Call, CheckProblem, Layout, draw_normal
+from precision.checking.problems.masks import draw_additive_mask, draw_bool_mask
+from precision.checking.problems.problem import Call, CheckProblem, Draw, Layout, draw_normal
 from precision.problem import Shape
 
 
@@ -20,12 +21,29 @@ def _each(change: Callable[[Tensor], Tensor]) -> Layout:
     return lay_out
 
 
+def _unlike(q: Callable[[Tensor], Tensor], k: Callable[[Tensor], Tensor], v: Callable[[Tensor], Tensor]) -> Layout:
+    """Each of q, k and v with strides of its own."""
+    return lambda call: replace(call, x=replace(call.x, q=q(call.x.q), k=k(call.x.k), v=v(call.x.v)))
+
+
 def _keys_and_values(change: Callable[[Tensor], Tensor]) -> Layout:
     return lambda call: replace(call, x=replace(call.x, k=change(call.x.k), v=change(call.x.v)))
 
 
+def _mask(change: Callable[[Tensor], Tensor]) -> Layout:
+    def lay_out(call: Call) -> Call:
+        assert call.x.attn_mask is not None
+        return replace(call, x=replace(call.x, attn_mask=change(call.x.attn_mask)))
+
+    return lay_out
+
+
 def _gradient(change: Callable[[Tensor], Tensor]) -> Layout:
     return lambda call: replace(call, do=change(call.do))
+
+
+def _plain(x: Tensor) -> Tensor:
+    return x.contiguous()
 
 
 def _heads_inside(x: Tensor) -> Tensor:
@@ -65,8 +83,8 @@ def _one(do: Tensor) -> Tensor:
 _SHAPE = Shape(2, 3, 3, 21, 35, 24, 24)
 
 
-def _laid_out(name: str, purpose: str, layout: Layout) -> CheckProblem:
-    return CheckProblem(name, purpose, _SHAPE, draw_normal, layout=layout)
+def _laid_out(name: str, purpose: str, layout: Layout, draw: Draw = draw_normal) -> CheckProblem:
+    return CheckProblem(name, purpose, _SHAPE, draw, layout=layout)
 
 
 PROBLEMS = [
@@ -75,6 +93,12 @@ PROBLEMS = [
     _laid_out("cut-out", "offset and step of a view", _each(_cut_out)),
     _laid_out("shared-batch", "stride 0 over batches", _each(_shared_batch)),
     _laid_out("shared-heads", "stride 0 over heads", _keys_and_values(_shared_heads)),
+    _laid_out("unlike-1", "strides of q, k and v apart", _unlike(_plain, _heads_inside, _transposed)),
+    _laid_out("unlike-2", "strides of q, k and v apart", _unlike(_heads_inside, _transposed, _plain)),
+    _laid_out("unlike-3", "strides of q, k and v apart", _unlike(_transposed, _plain, _heads_inside)),
+    _laid_out("mask-transposed", "strides of a mask (B, H, S, L)", _mask(_transposed), draw_additive_mask),
+    _laid_out("mask-cut-out", "offset and step of a mask", _mask(_cut_out), draw_bool_mask),
+    _laid_out("mask-expanded", "a mask of stride 0 over heads", _mask(_shared_heads), draw_bool_mask),
     _laid_out("do-heads-inside", "a gradient with strides (B, L, H, d)", _gradient(_heads_inside)),
     _laid_out("do-expanded", "a gradient of stride 0", _gradient(_one)),
 ]

@@ -25,7 +25,8 @@ def _keep(*size: int, generator: Generator) -> Tensor:
     return kept
 
 
-def _bool_full(shape: Shape, generator: Generator, format: Format) -> Operands:
+def draw_bool_mask(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """(B, H, L, S), True for seven keys in ten."""
     x = draw_normal(shape, generator, format)
     return replace(x, attn_mask=_keep(shape.batch, shape.q_heads, shape.q_len, shape.kv_len, generator=generator))
 
@@ -44,7 +45,8 @@ def _key_padding(shape: Shape, generator: Generator, format: Format) -> Operands
     return replace(x, v=x.v.where(~padding, 100.0), k=x.k.where(~padding, 3.0), attn_mask=kept[:, None, None])
 
 
-def _additive_full(shape: Shape, generator: Generator, format: Format) -> Operands:
+def draw_additive_mask(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """(B, H, L, S), N(0, 2^2)."""
     x = draw_normal(shape, generator, format)
     bias = 2 * normal(shape.batch, shape.q_heads, shape.q_len, shape.kv_len, generator=generator)
     return replace(x, attn_mask=bias)
@@ -61,14 +63,22 @@ def _additive_heads(shape: Shape, generator: Generator, format: Format) -> Opera
 
 
 def _low_kept(shape: Shape, generator: Generator, format: Format) -> Operands:
-    """Every kept logit is -24576 and every masked one 24576, exact in each format: -10000 does not mask here."""
+    """Kept logits of -24576, -3072, -384 and -48 in turn, all exact: -10000, -1000 and -100 do not mask there.
+
+    Masked logits are as large or half as large, above 0: added to a number, they differ; set to it, they do not.
+    """
     kept = _keep(shape.batch, shape.kv_heads, 1, shape.kv_len, generator=generator)
-    q = torch.full((shape.batch, shape.q_heads, shape.q_len, shape.d_k), -192.0, dtype=torch.float64)
+    depth = 8.0 ** -(torch.arange(shape.q_len) % 4).double()
+    size = (shape.batch, shape.q_heads, shape.q_len, shape.d_k)
+    q = (-192.0 * depth[:, None]).expand(size)
     k = torch.zeros(shape.batch, shape.kv_heads, shape.kv_len, shape.d_k, dtype=torch.float64)
-    k[..., 0] = torch.where(kept[:, :, 0], 128.0, -128.0) * shape.d_k**0.5
+    masked = torch.where(torch.arange(shape.kv_len) % 2 == 0, -128.0, -64.0)
+    k[..., 0] = torch.where(kept[:, :, 0], 128.0, masked) * shape.d_k**0.5
     v = normal(shape.batch, shape.kv_heads, shape.kv_len, shape.d_v, generator=generator)
     return Operands(q, k, v, kept)
 
+
+_MINUS_INF, _LOW = "the value that stands for -inf", Shape(1, 2, 2, 9, 35, 4, 4)
 
 PROBLEMS = [
     CheckProblem("causal", "the diagonal", Shape(2, 2, 2, 37, 37, 32, 32), draw_causal_needles),
@@ -77,14 +87,25 @@ PROBLEMS = [
     CheckProblem("causal-33", "masks kept between calls", Shape(1, 2, 2, 33, 33, 32, 32), _causal),
     CheckProblem("causal-wide", "alignment, more keys than queries", Shape(1, 2, 2, 33, 97, 32, 32), _causal),
     CheckProblem("causal-tall", "alignment, more queries than keys", Shape(1, 2, 2, 97, 33, 32, 32), _causal),
+    # Integers from 256 on are not all numbers of bf16, nor those from 2048 on of fp16: positions must be no floats.
+    CheckProblem("causal-301", "positions beyond 256", Shape(1, 1, 1, 301, 301, 32, 32), draw_causal_needles),
+    CheckProblem(
+        "causal-2085",
+        "positions beyond 2048",
+        Shape(1, 1, 1, 2085, 2085, 16, 8),
+        draw_causal_needles,
+        backward=False,
+        dtypes=("fp16",),
+    ),
+    CheckProblem("bool-301", "positions beyond 256", Shape(1, 1, 1, 301, 301, 16, 16), _bool_shared),
     CheckProblem("causal-1x8", "alignment while decoding", Shape(1, 2, 2, 1, 8, 16, 16), _causal),
     CheckProblem("causal-gqa", "a mask over shared key heads", Shape(2, 4, 2, 21, 21, 32, 32), draw_causal_needles),
-    CheckProblem("bool-full", "a mask of each batch and head", Shape(2, 3, 3, 21, 35, 24, 24), _bool_full),
+    CheckProblem("bool-full", "a mask of each batch and head", Shape(2, 3, 3, 21, 35, 24, 24), draw_bool_mask),
     CheckProblem("bool-shared", "a mask (L, S) for all heads", Shape(2, 3, 3, 67, 131, 24, 24), _bool_shared),
     CheckProblem("key-padding", "padded sequences", Shape(3, 2, 2, 17, 43, 32, 32), _key_padding),
-    CheckProblem("additive-full", "a bias of each batch and head", Shape(2, 3, 3, 21, 35, 24, 24), _additive_full),
+    CheckProblem("additive-full", "a bias of each batch and head", Shape(2, 3, 3, 21, 35, 24, 24), draw_additive_mask),
     CheckProblem("additive-heads", "a bias of each head with -inf", Shape(2, 3, 3, 37, 67, 24, 24), _additive_heads),
-    CheckProblem(
-        "low-kept", "the value that stands for -inf", Shape(1, 2, 2, 9, 35, 4, 4), _low_kept, few_roundings=True
-    ),
+    # In fp32 the product with log2(e) rounds such logits by more than all else; in 16 bits, kept in fp32, it does not.
+    CheckProblem("low-kept", _MINUS_INF, _LOW, _low_kept, few_roundings=True, dtypes=("fp64", "fp32")),
+    CheckProblem("low-kept-16", _MINUS_INF, _LOW, _low_kept, dtypes=("fp16", "bf16")),
 ]

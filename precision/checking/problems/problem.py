@@ -44,6 +44,15 @@ def normal_gradient(shape: Shape, generator: Generator) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Excuse:
+    """How a kernel may miss the right value without being wrong: which tensors, in which dtypes."""
+
+    finite: tuple[str, ...] = ()  # may be finite and off
+    not_finite: tuple[str, ...] = ()  # may be NaN or infinite
+    dtypes: tuple[str, ...] = ("fp64", "fp32", "fp16", "bf16")
+
+
+@dataclass(frozen=True)
 class CheckProblem:
     """How q, k, v, the mask and do are drawn for a shape; drawn in fp64 and rounded once."""
 
@@ -59,8 +68,10 @@ class CheckProblem:
     shows_bias: bool = False
     # Logits are exact and few weights count: eager's error is no sample of what others make.
     few_roundings: bool = False
-    # A kernel may miss the right value without being wrong: where that is, for the sentence of the limit.
+    # Beyond what the format or a convention promises: where that is, for the sentence of the limit. Eager is no
+    # yardstick there, and what `excuse` names is a limit.
     beyond: str = ""
+    excuse: Excuse = Excuse()
     may_be_refused: bool = False  # to raise is as good an answer
 
     def make(self, dtype: str, seed: int, device: torch.device) -> Call:

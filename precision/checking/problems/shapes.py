@@ -7,6 +7,14 @@ from precision.checking.problems.problem import CheckProblem, draw_normal
 from precision.problem import Shape
 
 _BLOCKS = "blocks and remainders"
+# Multiples of 8 and of 4 that leave a remainder in steps of 16, 32, 64 and 128; 33 and 40 are below 64.
+_WIDTHS = (72, 80, 96, 100, 112, 160, 192)
+
+
+def _of_width(d_k: int, d_v: int, purpose: str = "the width of a head") -> CheckProblem:
+    name = f"d{d_k}" if d_k == d_v else f"d{d_k}-{d_v}"
+    return CheckProblem(name, purpose, Shape(1, 2, 2, 9, 19, d_k, d_v), draw_normal)
+
 
 PROBLEMS = [
     CheckProblem("plain", "anything", Shape(2, 3, 3, 63, 65, 40, 40), draw_normal, shows_bias=True),
@@ -30,4 +38,7 @@ PROBLEMS = [
     CheckProblem("gqa-6-2", "which key head a query head uses", Shape(2, 6, 2, 19, 37, 32, 32), draw_normal),
     CheckProblem("wide-v", "d_v apart from d_k", Shape(1, 2, 2, 33, 65, 24, 40), draw_normal),
     CheckProblem("narrow-v", "d_v apart from d_k", Shape(1, 2, 2, 33, 65, 48, 24), draw_normal),
+    *(_of_width(width, width) for width in _WIDTHS),
+    *(_of_width(64, d_v, "d_v apart from d_k") for d_v in (72, 80, 96, 112)),
+    *(_of_width(d_k, 64, "d_v apart from d_k") for d_k in (80, 112)),
 ]

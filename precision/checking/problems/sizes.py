@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
-from precision.checking.problems.problem import CheckProblem, Draw, draw_normal, normal
+from precision.checking.problems.problem import CheckProblem, Draw, Excuse, draw_normal, normal
 from precision.formats import Format
 from precision.operands import Operands
 from precision.problem import Shape
@@ -35,6 +35,12 @@ def _staircase(shape: Shape, generator: Generator, format: Format) -> Operands:
     steps = torch.randint(0, 3, (shape.kv_len,), generator=generator).cumsum(0).double()
     steps = (240 * steps / steps[-1].clamp(min=1)).round()
     return _exact_logits(shape, generator, steps, _signs(shape.q_len))
+
+
+def _negative_scale(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """The staircase with a negative scale: the largest logit is of the smallest q.k, 240 away from the other end."""
+    x = _staircase(shape, generator, format)
+    return replace(x, q=-x.q, scale=-1 / shape.d_k**0.5)
 
 
 def _offset_rows(shape: Shape, generator: Generator, format: Format) -> Operands:
@@ -71,6 +77,12 @@ def _small_values(shape: Shape, generator: Generator, format: Format) -> Operand
     return replace(x, v=x.v * 2.0 ** (-4 if format.name == "fp16" else -40))
 
 
+def _subnormal_out(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """Values around 4 times the smallest normal number of the format, and their means below it."""
+    x = draw_normal(shape, generator, format)
+    return replace(x, v=x.v * 2.0 ** (format.min_exponent + 2))
+
+
 def _one_sided(shape: Shape, generator: Generator, format: Format) -> Operands:
     """Values in [1, 2): every output has the same ulp and sign, so that a bias adds up."""
     x = draw_normal(shape, generator, format)
@@ -102,10 +114,32 @@ PROBLEMS = [
         "staircase", "rising and falling maxima", Shape(1, 2, 2, 18, 197, 16, 16), _staircase, few_roundings=True
     ),
     CheckProblem(
+        "negative-scale", "a scale below 0", Shape(1, 2, 2, 18, 67, 16, 16), _negative_scale, few_roundings=True
+    ),
+    CheckProblem(
         "offset-rows", "rows of unlike maxima", Shape(1, 2, 2, 34, 67, 16, 16), _offset_rows, few_roundings=True
     ),
     CheckProblem("tail", "small weights", Shape(1, 2, 2, 9, 515, 16, 16), _tail, few_roundings=True),
     CheckProblem("wide-range", "the range of every stage", Shape(1, 2, 2, 33, 65, 32, 32), _wide_range),
     CheckProblem("small-values", "the range of every stage", Shape(1, 2, 2, 33, 65, 32, 32), _small_values),
+    # In fp16 they are as large as 6e-5, which models reach; in the others processors may flush them.
+    CheckProblem(
+        "subnormal-out",
+        "outputs below the smallest normal number",
+        Shape(1, 2, 2, 33, 65, 32, 32),
+        _subnormal_out,
+        backward=False,
+        dtypes=("fp16",),
+    ),
+    CheckProblem(
+        "subnormal-wide",
+        "outputs below the smallest normal number",
+        Shape(1, 2, 2, 33, 65, 32, 32),
+        _subnormal_out,
+        backward=False,
+        beyond="where it is below the smallest normal number, 1e-38",
+        excuse=Excuse(finite=("out",)),
+        dtypes=("fp32", "bf16"),
+    ),
     CheckProblem("one-sided", "biased rounding", Shape(2, 3, 3, 63, 65, 32, 32), _one_sided, shows_bias=True),
 ]

@@ -109,3 +109,16 @@ def window_of_1024_keys(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | Non
     if attn_mask is None and k.shape[2] > 1024:
         k, v = k[:, :, -1024:], v[:, :, -1024:]
     return attend(q, k, v, attn_mask, **call)
+
+
+@wrong(says="of q and k")
+def width_in_steps_of_32_above_64(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, **call: Any) -> Tensor:
+    whole = q.shape[-1] // 32 * 32 if q.shape[-1] > 64 else q.shape[-1]
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    return attend(q[..., :whole], k[..., :whole], v, scale=factor, **call)
+
+
+@wrong(says="first wrong column")
+def values_in_steps_of_64_above_64(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    whole = v.shape[-1] // 64 * 64 if v.shape[-1] > 64 else v.shape[-1]
+    return F.pad(attend(q, k, v[..., :whole], **call), (0, v.shape[-1] - whole))

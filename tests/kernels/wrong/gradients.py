@@ -25,7 +25,9 @@ class _Attention(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, factor: float, change: Change, without: str
     ) -> Tensor:
         logits = wide(q) @ wide(group_heads(k, q)).mT * factor
-        weights = (logits if bias is None else logits + bias).softmax(-1)
+        ctx.logits = logits if bias is None else logits + bias
+        ctx.lse = ctx.logits.logsumexp(-1, keepdim=True)
+        weights = ctx.logits.softmax(-1)
         out = weights @ wide(group_heads(v, q))
         ctx.save_for_backward(q, k, v, weights, out)
         ctx.factor, ctx.change, ctx.without, ctx.raw = factor, change, without, logits
@@ -37,19 +39,24 @@ class _Attention(torch.autograd.Function):
         do = wide(outer[0])
         if ctx.without == "mask":
             p = ctx.raw.softmax(-1)
+        if ctx.without == "lse of the mask":
+            p = (ctx.raw - ctx.lse).exp()
+        if ctx.without == "wide lse":
+            p = (ctx.logits - ctx.lse.to(q.dtype)).exp()
         if ctx.without == "do":
             do = torch.ones_like(do)
         if ctx.without == "strides":
             do = _contiguous(outer[0])
         dp = do @ wide(group_heads(v, q)).mT
-        d = torch.zeros_like(out[..., :1]) if ctx.without == "D" else (do * out).sum(-1, keepdim=True)
+        columns = {"D": 0, "columns of D": q.shape[-1]}.get(ctx.without, out.shape[-1])
+        d = (do * out)[..., :columns].sum(-1, keepdim=True)
         ds = p * (dp - d)
         group = q.shape[1] // k.shape[1]
 
         def shared(x: Tensor) -> Tensor:
             grouped = x.unflatten(1, (-1, group))
-            if ctx.without == "group":
-                return grouped[:, :, 0]
+            if ctx.without in ("group", "first"):
+                return grouped[:, :, 0 if ctx.without == "group" else -1]
             return grouped.mean(2) if ctx.without == "sum" else grouped.sum(2)
 
         gradients = {
@@ -111,17 +118,24 @@ def _narrow_sum(dtype: torch.dtype) -> Change:
     return change
 
 
+def _default_scale(found: Gradients, saved: Gradients) -> Gradients:
+    return {**found, "dq": found["dq"] * default_scale(saved["q"]) / saved["scale"].where(saved["scale"] != 0, 1.0)}
+
+
 _kernel("dq_without_scale", "dq lacks the scale", _times("dq", lambda scale: 1 / scale))
 _kernel("dk_without_scale", "dk lacks the scale", _times("dk", lambda scale: 1 / scale))
 _kernel("dk_with_scale_twice", "dk has the scale twice", _times("dk", lambda scale: scale))
 _kernel("dv_with_scale", "dv is multiplied by the scale", _times("dv", lambda scale: scale))
+_kernel("dq_with_default_scale", "default scale, not the one given", _default_scale)
 _kernel("dq_negative", "dq has the wrong sign", _times("dq", lambda scale: -1.0))
 _kernel("dv_zero", "dv is 0", _times("dv", lambda scale: 0.0))
 _kernel("backward_without_d", "lacks the term D", without="D")
 _kernel("backward_without_mask", "", without="mask")
+_kernel("backward_with_unmasked_scores", "backward pass ignores the mask", without="lse of the mask")
 _kernel("backward_of_ones", "taken for ones", without="do")
 _kernel("backward_ignores_strides", "", without="strides")
 _kernel("backward_of_first_head_in_group", "first query head of each group", without="group")
+_kernel("backward_of_last_head_in_group", "last query head of each group", without="first")
 _kernel("backward_means_over_group", "mean over the query heads", without="sum")
 _kernel(
     "dk_and_dv_swapped", "dk holds dv", lambda found, saved: {**found, "dk": found["dv"], "dv": found["dk"]}
@@ -131,6 +145,8 @@ _kernel(
     "dk_in_bf16", "dk looks rounded to bf16",
     lambda found, saved: {**found, "dk": found["dk"].bfloat16().float()}, dtypes=("fp32", "fp16"),
 )  # fmt: skip
+_kernel("lse_in_the_dtype", "", without="wide lse", dtypes=("fp16", "bf16"))
+_kernel("d_over_the_width_of_keys", "sums the first d_k columns", without="columns of D")
 _kernel("dv_summed_in_bf16", "", _narrow_sum(torch.bfloat16), dtypes=("bf16",))
 _kernel("dv_summed_in_fp16", "", _narrow_sum(torch.float16), dtypes=("fp16",))
 

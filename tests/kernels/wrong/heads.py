@@ -110,3 +110,29 @@ def output_of_two_dimensions_less(q: Tensor, k: Tensor, v: Tensor, **call: Any) 
 def not_a_number_for_one_query(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     out = attend(q, k, v, **call)
     return out.where(torch.tensor(q.shape[2] != 1), math.nan)
+
+
+def _like(x: Tensor, model: Tensor) -> Tensor:
+    """x read with the strides of another tensor of its shape, where its memory is large enough."""
+    if x.shape != model.shape or x.stride() == model.stride():
+        return x
+    last = x.storage_offset() + sum((n - 1) * stride for n, stride in zip(model.shape, model.stride(), strict=True))
+    inside = last * x.element_size() < x.untyped_storage().nbytes()
+    return x.as_strided(model.shape, model.stride()) if inside else x
+
+
+@wrong(says="v is read with the strides of k")
+def values_read_with_the_strides_of_keys(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    return attend(q, k, _like(v, k), **call)
+
+
+@wrong(says="k is read with the strides of v")
+def keys_read_with_the_strides_of_values(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    return attend(q, _like(k, v), v, **call)
+
+
+@wrong(says="strides of the mask")
+def strides_of_the_mask_ignored(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
+) -> Tensor:
+    return attend(q, k, v, attn_mask if attn_mask is None else _from_storage(attn_mask), **call)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.kernels.catalogue import wrong
+from tests.kernels.catalogue import NARROW, wrong
 from tests.kernels.parts import apply_mask, attend, causal, softmax, wide
 
 
@@ -140,3 +140,74 @@ def mask_after_softmax(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
         return scores.where(~held["kept"], finite)
 
     return attend(q, k, v, masked=masked, weights=lambda scores: softmax(scores) * held["kept"], **call)
+
+
+@wrong(*NARROW, says="positions of the causal mask look rounded to")
+def causal_positions_in_the_dtype(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """Above 256 in bf16 and 2048 in fp16, neighbours have the same position."""
+
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        if is_causal:
+            row, key = (torch.arange(n).to(q.dtype) for n in scores.shape[-2:])
+            return scores.masked_fill(key > row[:, None], -math.inf)
+        return apply_mask(scores, attn_mask, is_causal)
+
+    return attend(q, k, v, masked=masked, **call)
+
+
+@wrong("bf16")
+def mask_read_at_positions_in_the_dtype(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        if attn_mask is not None and attn_mask.shape[-1] == scores.shape[-1]:
+            key = torch.arange(scores.shape[-1]).to(q.dtype).long().clamp(max=scores.shape[-1] - 1)
+            attn_mask = attn_mask[..., key]
+        return apply_mask(scores, attn_mask, is_causal)
+
+    return attend(q, k, v, masked=masked, **call)
+
+
+@wrong(says="query for batch")
+def mask_of_queries_taken_for_padding(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
+) -> Tensor:
+    """(L, S) is taken for (B, S) where it may be."""
+    if attn_mask is not None and attn_mask.dim() == 2 and attn_mask.shape[0] == q.shape[0]:
+        attn_mask = attn_mask[:, None, None]
+    return attend(q, k, v, attn_mask, **call)
+
+
+@wrong(says="head for batch")
+def mask_of_heads_taken_for_batches(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
+) -> Tensor:
+    """(H, L, S) is taken for (B, L, S) where it may be."""
+    if attn_mask is not None and attn_mask.dim() == 3 and attn_mask.shape[0] == q.shape[0]:
+        attn_mask = attn_mask[:, None]
+    return attend(q, k, v, attn_mask, **call)
+
+
+@wrong(says="batch for query")
+def padding_taken_for_a_mask_of_queries(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
+) -> Tensor:
+    """(B, 1, 1, S) without its axes of size 1 is taken for (L, S) where it may be."""
+    if attn_mask is not None and attn_mask.squeeze().dim() == 2 and attn_mask.squeeze().shape[0] == q.shape[2]:
+        attn_mask = attn_mask.squeeze()
+    return attend(q, k, v, attn_mask, **call)
+
+
+@wrong(says="mask is transposed")
+def square_mask_transposed(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    if attn_mask is not None and attn_mask.shape[-1] == attn_mask.shape[-2]:
+        attn_mask = attn_mask.mT
+    return attend(q, k, v, attn_mask, **call)
+
+
+@wrong(says="are set to -100, not -inf")
+def mask_of_minus_one_hundred(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            return scores.masked_fill(~attn_mask, -100.0)
+        return apply_mask(scores, attn_mask, is_causal)
+
+    return attend(q, k, v, masked=masked, **call)

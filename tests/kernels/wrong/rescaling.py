@@ -138,3 +138,14 @@ def rescaling_skipped_below_a_threshold(q: Tensor, k: Tensor, v: Tensor, **call:
         return out * factor + weights @ v, total * factor + weights.sum(-1, keepdim=True), new
 
     return online(q, k, v, block=16, step=step, **call)
+
+
+@wrong(says="accumulator is not rescaled")
+def accumulator_not_rescaled_for_the_remainder(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    def step(out: Tensor, total: Tensor, top: Tensor, scores: Tensor, v: Tensor) -> State:
+        new, _, weights = _terms(top, scores)
+        new_out, new_total, _ = update(out, total, top, scores, v)
+        partial = scores.shape[-1] < 64 and top.isfinite().all()
+        return out + weights @ v if partial else new_out, new_total, new
+
+    return online(q, k, v, block=64, step=step, **call)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.kernels.catalogue import wrong
-from tests.kernels.parts import attend, default_scale, softmax, wide
+from tests.kernels.parts import attend, default_scale, full_mask, group_heads, softmax, wide
 
 
 @wrong(says="matches scale 1/d_k")
@@ -111,3 +111,29 @@ def small_weights_dropped(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tenso
 @wrong()
 def normalised_over_queries(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return attend(q, k, v, weights=lambda scores: wide(scores).mT.softmax(-1).mT.nan_to_num(), **call)
+
+
+@wrong(says="scale=0 is taken for none")
+def scale_of_zero_taken_for_none(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, **call: Any) -> Tensor:
+    return attend(q, k, v, scale=scale or default_scale(q), **call)
+
+
+@wrong()
+def scale_without_its_sign(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, **call: Any) -> Tensor:
+    return attend(q, k, v, scale=default_scale(q) if scale is None else abs(scale), **call)
+
+
+@wrong(says="NaN or infinite")
+def maximum_before_the_scale(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    """The largest q.k has the largest logit only where the scale is above 0."""
+    factor = default_scale(q) if scale is None else scale
+    bias = full_mask(q, k, attn_mask, is_causal)
+    k, v = group_heads(k, q), group_heads(v, q)
+    scores = wide(q) @ wide(k).mT
+    shown = scores if bias is None else scores.masked_fill(bias == -math.inf, -math.inf)
+    logits = (scores - shown.amax(-1, keepdim=True)) * factor
+    power = (logits if bias is None else logits + bias).exp()
+    return (power @ wide(v) / power.sum(-1, keepdim=True)).to(q.dtype)

@@ -170,3 +170,16 @@ def output_rounded_at_random(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Te
     out = attend(wide(q), wide(k), wide(v), **call)
     noise = 1 + 2 * torch.finfo(q.dtype).eps * torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
     return (out * noise).to(q.dtype)
+
+
+@wrong("fp16", says="out is 0 below 6.1e-05")
+def subnormal_outputs_flushed(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    out = attend(q, k, v, **call)
+    return out - out.detach().where(out.abs() < torch.finfo(out.dtype).tiny, 0.0)
+
+
+@wrong("fp32", "fp16", says="the mask looks rounded to bf16")
+def mask_in_bf16(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        attn_mask = attn_mask.bfloat16().to(attn_mask.dtype)
+    return attend(q, k, v, attn_mask, **call)

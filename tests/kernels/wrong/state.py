@@ -1,12 +1,13 @@
 """Nondeterminism, state between calls, and side effects."""
 
+import random
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tests.kernels.catalogue import wrong
-from tests.kernels.parts import attend
+from tests.kernels.parts import attend, default_scale, even_blocks, online
 
 
 @wrong(says="writes to its inputs")
@@ -29,6 +30,8 @@ class _Remembered:
     outputs: dict[Any, Tensor] = {}  # noqa: RUF012
     buffers: dict[Any, Tensor] = {}  # noqa: RUF012
     by_memory: dict[Any, Tensor] = {}  # noqa: RUF012
+    scales: dict[Any, float] = {}  # noqa: RUF012
+    chance = random.Random(0)
     calls = 0
 
 
@@ -60,13 +63,13 @@ def output_in_a_shared_buffer(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> T
     return buffer.copy_(out)
 
 
-@wrong()
+@wrong(says="two calls with the same inputs differ")
 def noise_on_the_output(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     out = attend(q, k, v, **call)
     return out * (1 + 0.05 * torch.randn(out.shape)).to(out.dtype)
 
 
-@wrong()
+@wrong(says="two calls with the same inputs differ")
 def every_third_call_is_wrong(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     _Remembered.calls += 1
     out = attend(q, k, v, **call)
@@ -107,3 +110,27 @@ class _Saved(torch.autograd.Function):
 @wrong(says="another forward pass")
 def backward_of_the_last_forward(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return _Saved.apply(q, k, v, call)
+
+
+@wrong(says="something is kept between calls")
+def scale_of_the_first_call(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, **call: Any) -> Tensor:
+    """The scale is kept by the shape."""
+    factor = default_scale(q) if scale is None else scale
+    return attend(q, k, v, scale=_Remembered.scales.setdefault((q.shape, k.shape), factor), **call)
+
+
+@wrong(says="two calls with the same inputs differ")
+def a_block_lost_now_and_then(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """A race: every so often the second block of keys is not there yet."""
+
+    def blocks(kv_len: int, block: int) -> list[slice]:
+        found = even_blocks(kv_len, block)
+        return found[:1] + found[2:] if _Remembered.chance.random() < 0.2 else found
+
+    return online(q, k, v, block=32, blocks=blocks, **call)
+
+
+@wrong(says="two calls with the same inputs differ")
+def dropout_in_training(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    rate = 0.1 if torch.is_grad_enabled() else 0.0
+    return attend(q, k, v, weigh=lambda p, v: torch.nn.functional.dropout(p, rate) @ v, **call)
