@@ -100,3 +100,14 @@ def test_a_finite_wrong_value_is_excused_by_range_alone() -> None:
     failed = {row.problem for row in result.rows if row.outcome is Outcome.FAIL}
     assert failed == {"zoo-padding-nan"}
     assert any("out is further off than rounding where |q.k| exceeds 65504" in limit for limit in result.limits)
+
+
+def test_a_forward_pass_that_refuses_inputs_with_gradients_has_no_backward_pass() -> None:
+    def forward(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+        if q.requires_grad:
+            raise NotImplementedError("this kernel does not support backward")
+        return F.scaled_dot_product_attention(q, k, v, **call)
+
+    result = check(forward, dtypes=("fp32",), device="cpu", level="quick")
+    assert result.verdict is Verdict.PASS_WITH_LIMITS, result.reasons
+    assert any("no backward: this kernel does not support backward" in limit for limit in result.limits)

@@ -151,6 +151,7 @@ class Invariances:
     def _two_graphs(self) -> Iterator[str]:
         """Two forward passes, then their backward passes: what the first one saved must still be its own."""
         calls = [self._first.call, self._second.call]
+        self._kernel.gradients(calls[0].x, calls[0].do)  # raises Unsupported where there is no backward pass
         inputs = [[t.detach().requires_grad_() for t in (call.x.q, call.x.k, call.x.v)] for call in calls]
         with torch.enable_grad():
             outs = [self._kernel.forward(Operands(q, k, v)) for q, k, v in inputs]

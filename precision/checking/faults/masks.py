@@ -28,13 +28,17 @@ def wrong_alignment(evidence: Evidence) -> Iterator[Prediction]:
     masks = {
         "is_causal is ignored": torch.ones(q_len, kv_len, dtype=torch.bool, device=x.q.device),
         "looks bottom-right aligned": key <= row + kv_len - q_len,
-        "the causal mask leaves out the diagonal": key < row,
         "the causal mask lets query i see key i + 1": key <= row + 1,
         "the causal mask is the wrong way round": key >= row,
     }
     for name in ("bf16", "fp16"):
         rounded = (round_to(position.double(), name).double() for position in (key, row))
         masks[f"the positions of the causal mask look rounded to {name}"] = le(*rounded)
+    for first in (0, 1):  # the first query sees nothing then, or one key all the same
+        yield (
+            "the causal mask leaves out the diagonal",
+            evidence.under(replace(x, is_causal=False, attn_mask=key < row.clamp(min=first))),
+        )
     for sentence, mask in masks.items():
         yield sentence, evidence.under(replace(x, is_causal=False, attn_mask=mask))
 

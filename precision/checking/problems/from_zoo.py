@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import Generator
 
-from precision.checking.problems.problem import Call, CheckProblem, Excuse, draw_normal
+from precision.checking.problems.problem import Call, CheckProblem, Excuse
+from precision.formats import Format
 from precision.numerics.rounding import round_to
+from precision.operands import Operands
 from precision.problem import Shape
 from precision.zoo.case import ZooCase, zoo
 
@@ -57,6 +60,11 @@ class ZooProblem(CheckProblem):
         return Call(x, round_to(do, dtype)).to(device)
 
 
+def _draw_nothing(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """A case makes its own operands, in its own shape, whatever the seed."""
+    raise NotImplementedError
+
+
 def zoo_problems() -> list[ZooProblem]:
     """Every case of the zoo with its default options."""
     return [_problem(name, cls()) for name, cls in zoo.items()]
@@ -68,7 +76,7 @@ def _problem(name: str, case: ZooCase) -> ZooProblem:
         f"zoo-{name}",
         (type(case).__doc__ or "").partition("\n")[0],
         _shape_of(case),
-        draw_normal,
+        _draw_nothing,
         beyond=f"{where}, zoo case {name}" if where else "",
         excuse=excuse,
         may_be_refused=name in _MAY_BE_REFUSED,
