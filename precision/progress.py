@@ -1,7 +1,8 @@
-"""The progress of a run or a check on a terminal; silent elsewhere."""
+"""The progress of a run or a check: a bar on a terminal; elsewhere a run says a line now and then."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,10 +17,17 @@ if TYPE_CHECKING:
     from precision.sweep.run import Progress as RunProgress
 
 
+# Where no bar is drawn, a run says how far it is after so many seconds.
+_SILENCE = 30.0
+
+
 @contextmanager
 def progress_bar() -> Iterator[Listener]:
-    """A listener that draws cases done and time left on stderr."""
+    """A listener that draws cases done and time left on stderr; without a terminal it prints a line at times."""
     with _bar("cases") as bar:
+        if bar.disable:
+            yield _lines(bar.console)
+            return
         task = bar.add_task("planning", total=None)
 
         def listen(progress: RunProgress) -> None:
@@ -28,6 +36,18 @@ def progress_bar() -> Iterator[Listener]:
             bar.update(task, completed=progress.done, total=progress.cases, description=label)
 
         yield listen
+
+
+def _lines(console: Console) -> Listener:
+    said = time.monotonic()
+
+    def listen(progress: RunProgress) -> None:
+        nonlocal said
+        if time.monotonic() - said > _SILENCE:
+            said = time.monotonic()
+            console.print(f"{progress.done} of {progress.cases} cases", highlight=False)
+
+    return listen
 
 
 @contextmanager

@@ -79,6 +79,32 @@ def test_show_prints_tables_csv_json_and_markdown(small: Run) -> None:
     ]
 
 
+def test_runs_lists_what_the_store_holds(small: Run) -> None:
+    status, out, _ = small("runs")
+    assert status == 0
+    (line,) = [line for line in out.splitlines() if " 1 " in line]
+    assert "small" in line and "not finished" not in line
+
+
+def test_the_findings_stand_on_the_terminal_first(small: Run) -> None:
+    out = small("report", "1", "--out", "elsewhere")[1]
+    assert out.startswith("- ")
+
+
+def test_without_a_terminal_a_run_says_now_and_then_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    from types import SimpleNamespace
+
+    from precision import progress
+
+    with pytest.MonkeyPatch.context() as patch:
+        clock = iter((0.0, 10.0, 31.0, 31.0, 40.0))
+        patch.setattr(progress.time, "monotonic", lambda: next(clock))
+        listen = progress._lines(progress.Console(stderr=True))
+        for done in (1, 2, 3):
+            listen(SimpleNamespace(done=done, cases=9))  # type: ignore[arg-type]
+    assert capsys.readouterr().err == "2 of 9 cases\n"
+
+
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
 def test_export_writes_what_show_prints(small: Run, name: str) -> None:
     assert small("export", name)[0] == 0

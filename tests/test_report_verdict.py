@@ -1,10 +1,13 @@
 """The sentences of the verdict, against numbers computed by hand; each can come out differently."""
 
+import json
+
 from made_rows import four_cells, make_row, make_rows, plain, timed
 
 from precision.report.verdict import judge
 from precision.report.verdict.ablation import captured_incidence, cost_of_no_scale, drawn_incidence, lost_weights
 from precision.report.verdict.methods import best_methods, input_cast, mathematics
+from precision.report.verdict.nonfinite import nonfinite_methods
 
 
 def test_drawn_incidence_names_the_dtype_that_suffers():
@@ -74,6 +77,26 @@ def test_best_methods_trade_or_not():
     assert best_methods(both) == "Fastest, and as accurate as any of 2 timed methods: quick in fp16."
     assert best_methods(make_rows(timed("alone", 1e-4, 1e-3))) is None
     assert best_methods(make_rows(make_row())) is None
+
+
+def test_a_busy_machine_ranks_nobody():
+    """Of nine samples the second and the eighth are the 95 % interval of the median (binomial): 2 to 8 around 5."""
+    scattered = json.dumps([1e-3 * place for place in (9, 1, 5, 3, 7, 2, 8, 4, 6)])
+    rows = make_rows(*(make_row(method=name, out_rel_l2=1e-3, latency_samples=scattered) for name in ("one", "other")))
+    assert "wider than 1.2 × their median, so no method is called the fastest" in plain(best_methods(rows))
+
+
+def test_methods_that_are_not_finite_are_named_with_their_cases():
+    rows = make_rows(
+        make_row(method="bad", rows_nonfinite=3, rows_nan_due=0),
+        make_row(method="bad", d_k=16, rows_nonfinite=0, rows_nan_due=0),
+        make_row(method="due", rows_nonfinite=3, rows_nan_due=3),
+    )
+    assert plain(nonfinite_methods(rows)) == (
+        "Rows are NaN or infinite where the right ones are finite: bad in 1 of 2 cases; 1 method in none."
+    )
+    assert nonfinite_methods(make_rows(make_row(rows_nan_due=0))) is None
+    assert nonfinite_methods(make_rows(*four_cells([0, 3, 0, 80]))) is None  # the ablation says it better
 
 
 def test_input_cast_is_one_minus_the_squared_ratio():

@@ -90,12 +90,26 @@ def compare(
     from precision.records.store import read_run
 
     comparison = compare_runs(read_run(base, store), read_run(new, store))
-    rows = comparison.rows
-    render(rows if every else rows[rows["verdict"] != "same"], "table")
+    rows = comparison.rows if every else comparison.rows[comparison.rows["verdict"] != "same"]
+    if not rows.empty:
+        render(rows, "table")
     for key, (before, after) in comparison.environment.items():
         typer.echo(f"{key}: {before} → {after}")
     typer.echo(comparison.summary())
     raise typer.Exit(int(comparison.verdict == "fail"))
+
+
+@app.command()
+def runs(store: StoreOption = DEFAULT_STORE) -> None:
+    """List the runs of a store, which `report`, `show`, `compare` and `export` take by their number."""
+    import pandas as pd
+
+    from precision.records.show import render
+    from precision.records.store import Store
+
+    with Store(store, create=False) as kept:
+        lines = [(run.id, run.name, run.title, run.started, run.finished or "not finished") for run in kept.runs()]
+    render(pd.DataFrame(lines, columns=["run", "name", "title", "started", "finished"]), "table")
 
 
 @app.command("list")
@@ -135,6 +149,8 @@ def _report(run: int | None, store: Path, out: Path | None) -> None:
         record = kept.find_run(run)
         frame = kept.frame(record.id)
     written = write_report(record, frame, out or Path("reports") / folder_of(record), store=store)
+    for sentence in written.report.verdict:
+        typer.echo(f"- {sentence}")
     print_tables(written.report)
     counts = ", ".join(f"{count} {status}" for status, count in frame["status"].value_counts().items())
     typer.echo(f"Run {record.id}: {len(frame)} cases ({counts}).")

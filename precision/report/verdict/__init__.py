@@ -8,12 +8,14 @@ import pandas as pd
 
 from precision.report.verdict.ablation import captured_incidence, cost_of_no_scale, drawn_incidence, lost_weights
 from precision.report.verdict.methods import best_methods, input_cast, largest_error, mathematics
+from precision.report.verdict.nonfinite import nonfinite_methods
 
 _MAKERS: tuple[Callable[[pd.DataFrame], str | None], ...] = (
     drawn_incidence,
     captured_incidence,
     cost_of_no_scale,
     lost_weights,
+    nonfinite_methods,
     best_methods,
     input_cast,
     mathematics,
