@@ -1,4 +1,4 @@
-"""The fingerprint of kernels whose roundings are known: torch's own (NUMERICS of their sources), and made ones."""
+"""The fingerprint of kernels whose roundings are known: torch's own, bit for bit, and made ones."""
 
 import json
 from pathlib import Path
