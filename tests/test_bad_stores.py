@@ -1,7 +1,6 @@
 """Bad stores, folders and disks: every command that reads or writes says so in one sentence and harms nothing."""
 
 import contextlib
-import ctypes
 import os
 import sqlite3
 import subprocess
@@ -128,10 +127,13 @@ def test_an_empty_file_is_no_run_and_stays_empty(here):
     assert (here / "empty.sqlite").read_bytes() == b""
 
 
-def obey_permissions():
-    """From the next program on, root has no more rights than the owner of a file (CAP_DAC_OVERRIDE is dropped)."""
-    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(24, 1, 0, 0, 0):  # PR_CAPBSET_DROP
-        raise OSError("the capability cannot be dropped")
+# From the next program on, root has no more rights than the owner of a file: CAP_DAC_OVERRIDE is dropped.
+OBEDIENT = """
+import ctypes, os, sys
+if os.geteuid() == 0 and ctypes.CDLL(None).prctl(24, 1, 0, 0, 0):  # PR_CAPBSET_DROP
+    raise OSError("the capability cannot be dropped")
+os.execv(sys.executable, [sys.executable, "-m", "precision", *sys.argv[1:]])
+"""
 
 
 @pytest.mark.parametrize("store", ["store.sqlite", "new.sqlite"])
@@ -142,8 +144,8 @@ def test_a_folder_that_cannot_be_written(tmp_path, store):
     for path in (*before, tmp_path):
         path.chmod(0o555)
     done = subprocess.run(
-        [sys.executable, "-m", "precision", "run", "tiny.toml", "--device", "cpu", "--store", store],
-        cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=obey_permissions,
+        [sys.executable, "-c", OBEDIENT, "run", "tiny.toml", "--device", "cpu", "--store", store],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     tmp_path.chmod(0o755)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
