@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from precision.checking.problems import find_problem
+from precision.checking.problems.problem import Call
 from precision.checking.result import Outcome, Row
 from precision.checking.rule import judge_tensor
 from precision.checking.steadiness import KEPT
@@ -48,9 +49,14 @@ class Invariances:
             "head-order": self._head_order,
             "default-scale": self._default_scale,
             "another-mask": self._another_mask,
+            "mask-in-place": self._mask_in_place,
         }
         if self._backward:
-            checks["two-graphs"] = self._two_graphs
+            checks |= {
+                "two-graphs": self._two_graphs,
+                "second-backward": self._second_backward,
+                "fixed-inputs": self._fixed_inputs,
+            }
         for name, check in checks.items():
             for note in self._notes(check) or [""]:
                 limit = note.startswith(_WITHIN_ROUNDING)
@@ -135,18 +141,24 @@ class Invariances:
         if self._is_wrong(self._forward(replace(x, scale=1 / math.sqrt(x.q.shape[-1]))), self._first):
             yield "scale=1/sqrt(d_k) is not the same as no scale"
 
+    def _passes_masked(self, truth: Truth, x: Operands) -> bool:
+        yardstick = yardstick_of(truth.problem, self._dtype, x.q.device)["out"]
+        return judge_tensor("out", self._forward(x), truth, yardstick).passed
+
     def _another_mask(self) -> Iterator[str]:
-        first, second = (
-            judge_tensor(
-                "out",
-                self._forward(truth.call.x),
-                truth,
-                yardstick_of(truth.problem, self._dtype, truth.call.x.q.device)["out"],
-            ).passed
-            for truth in self._masked
-        )
+        first, second = (self._passes_masked(truth, truth.call.x) for truth in self._masked)
         if first and not second:
             yield "a mask is wrong after another of the same shape: something is kept between calls"
+
+    def _mask_in_place(self) -> Iterator[str]:
+        first, second = self._masked
+        if first.call.x.attn_mask is None or second.call.x.attn_mask is None:
+            return
+        mask = first.call.x.attn_mask.clone()
+        before = self._passes_masked(first, replace(first.call.x, attn_mask=mask))
+        mask.copy_(second.call.x.attn_mask)
+        if before and not self._passes_masked(second, replace(second.call.x, attn_mask=mask)):
+            yield "a mask that changes in place is not read again: something is kept between calls"
 
     def _two_graphs(self) -> Iterator[str]:
         """Two forward passes, then their backward passes: what the first one saved must still be its own."""
@@ -163,3 +175,38 @@ class Invariances:
                 if self._is_wrong(gradient, truth, tensor):
                     yield f"{tensor} is wrong when another forward pass comes before the backward pass"
                     return
+
+    def _second_backward(self) -> Iterator[str]:
+        """Two backward passes of one graph; a kernel may refuse the second."""
+        call, inputs, out = self._graph(("q", "k", "v"))
+        try:
+            first, second = (torch.autograd.grad(out, inputs, call.do, retain_graph=True) for _ in range(2))
+        except RuntimeError:  # torch.compile and many kernels free what they saved
+            return
+        pairs = zip(("dq", "dk", "dv"), first, second, strict=True)
+        for tensor, *gradients in pairs:
+            wrong = [self._is_wrong(gradient, self._first, tensor) for gradient in gradients]
+            if wrong == [False, True]:
+                yield f"{tensor} is wrong in a second backward pass of the same graph"
+                return
+
+    def _fixed_inputs(self) -> Iterator[str]:
+        """The gradients of some inputs while the others need none."""
+        for names in (("q",), ("k", "v")):
+            call, inputs, out = self._graph(names)
+            gradients = torch.autograd.grad(out, inputs, call.do, allow_unused=True) if out.requires_grad else None
+            for place, name in enumerate(names):
+                gradient = None if gradients is None else gradients[place]
+                if gradient is None or self._is_wrong(gradient, self._first, f"d{name}"):
+                    yield f"d{name} is wrong where only {' and '.join(names)} need a gradient"
+                    return
+
+    def _graph(self, names: tuple[str, ...]) -> tuple[Call, list[Tensor], Tensor]:
+        """The first call, those of its inputs that need a gradient, and its output; raises Unsupported without one."""
+        call = self._first.call
+        self._kernel.gradients(call.x, call.do)
+        tensors = {"q": call.x.q, "k": call.x.k, "v": call.x.v}
+        tensors = {name: tensor.detach().requires_grad_(name in names) for name, tensor in tensors.items()}
+        with torch.enable_grad():
+            out = self._kernel.forward(Operands(tensors["q"], tensors["k"], tensors["v"]))
+        return call, [tensors[name] for name in names], out

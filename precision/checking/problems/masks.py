@@ -78,6 +78,19 @@ def _low_kept(shape: Shape, generator: Generator, format: Format) -> Operands:
     return Operands(q, k, v, kept)
 
 
+def _documents(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """(L, S), documents of 100 tokens one after the other: whole blocks are empty for the first rows of a block."""
+    x = draw_normal(shape, generator, format)
+    return replace(x, attn_mask=(torch.arange(shape.q_len) // 100)[:, None] == torch.arange(shape.kv_len) // 100)
+
+
+def _empty_blocks(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """(L, S), -24 for the first third of the keys and -inf for all others: a weight that they keep wins."""
+    x = draw_normal(shape, generator, format)
+    kept = torch.arange(shape.kv_len) < shape.kv_len // 3
+    return replace(x, attn_mask=torch.where(kept, -24.0, -torch.inf).double().expand(shape.q_len, -1).contiguous())
+
+
 _MINUS_INF, _LOW = "the value that stands for -inf", Shape(1, 2, 2, 9, 35, 4, 4)
 
 PROBLEMS = [
@@ -100,6 +113,11 @@ PROBLEMS = [
     CheckProblem("bool-301", "positions beyond 256", Shape(1, 1, 1, 301, 301, 16, 16), _bool_shared),
     CheckProblem("causal-1x8", "alignment while decoding", Shape(1, 2, 2, 1, 8, 16, 16), _causal),
     CheckProblem("causal-gqa", "a mask over shared key heads", Shape(2, 4, 2, 21, 21, 32, 32), draw_causal_needles),
+    CheckProblem("causal-gqa-16", "a mask over shared key heads", Shape(1, 4, 2, 16, 16, 16, 16), _causal),
+    CheckProblem("bool-gqa", "a mask of each query head", Shape(2, 4, 2, 21, 35, 24, 24), draw_bool_mask),
+    CheckProblem("additive-gqa", "a bias of each query head", Shape(2, 4, 2, 21, 35, 24, 24), draw_additive_mask),
+    CheckProblem("documents", "blocks without a key for some rows", Shape(1, 1, 1, 300, 300, 16, 16), _documents),
+    CheckProblem("empty-blocks", "blocks without a key", Shape(1, 2, 2, 17, 900, 16, 16), _empty_blocks),
     CheckProblem("bool-full", "a mask of each batch and head", Shape(2, 3, 3, 21, 35, 24, 24), draw_bool_mask),
     CheckProblem("bool-shared", "a mask (L, S) for all heads", Shape(2, 3, 3, 67, 131, 24, 24), _bool_shared),
     CheckProblem("key-padding", "padded sequences", Shape(3, 2, 2, 17, 43, 32, 32), _key_padding),

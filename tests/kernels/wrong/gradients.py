@@ -168,3 +168,18 @@ def sum_detached(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
 @wrong(says="dk is missing")
 def keys_detached(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return attend(q, k.detach(), v, **call)
+
+
+@wrong(says="only k and v need a gradient")
+def no_gradients_for_a_fixed_q(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    out = attend(q, k, v, **call)
+    return out if q.requires_grad else out.detach()
+
+
+@wrong(says="second backward pass")
+def backward_spoils_what_was_saved(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    passes = iter((1.0,))
+    q = q.clone()
+    if q.requires_grad:
+        q.register_hook(lambda gradient: gradient * next(passes, 2.0))
+    return attend(q, k, v, **call)

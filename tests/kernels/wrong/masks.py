@@ -69,6 +69,60 @@ def causal_by_blocks(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return attend(q, k, v, masked=masked, **call)
 
 
+@wrong()
+def mask_by_key_head(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    """A mask of each query head is looked up by the key head that the query head shares."""
+    group = q.shape[1] // k.shape[1]
+    if attn_mask is not None and attn_mask.dim() == 4 and attn_mask.shape[1] == q.shape[1]:
+        attn_mask = attn_mask[:, torch.arange(q.shape[1]) // group]
+    return attend(q, k, v, attn_mask=attn_mask, **call)
+
+
+@wrong()
+def causal_by_packed_rows(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """Up to 16 queries of the heads of a group are packed as rows, and a row stands for its query."""
+    group = q.shape[1] // k.shape[1]
+
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        if not is_causal or scores.shape[-2] > 16:
+            return apply_mask(scores, attn_mask, is_causal)
+        first = torch.arange(scores.shape[1]) % group * scores.shape[-2]
+        row = first[:, None, None] + torch.arange(scores.shape[-2])[:, None]
+        return scores.masked_fill(torch.arange(scores.shape[-1]) > row, -math.inf)
+
+    return attend(q, k, v, masked=masked, **call)
+
+
+@wrong()
+def blocks_skipped_by_their_first_row(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """A block of 64 x 64 is left out where the mask of its first row is empty."""
+
+    def masked(scores: Tensor, attn_mask: Tensor | None, is_causal: bool) -> Tensor:
+        scores = apply_mask(scores, attn_mask, is_causal)
+        if attn_mask is not None:
+            for row in range(0, scores.shape[-2], 64):
+                for key in range(0, scores.shape[-1], 64):
+                    empty = (scores[..., row : row + 1, key : key + 64] == -math.inf).all(-1, keepdim=True)
+                    block = scores[..., row : row + 64, key : key + 64]
+                    scores[..., row : row + 64, key : key + 64] = block.masked_fill(empty, -1e4)
+        return scores
+
+    return attend(q, k, v, masked=masked, **call)
+
+
+@wrong()
+def empty_block_keeps_a_weight(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """Keys are split in blocks of 256; one without a key counts as a row whose log-sum-exp is 0."""
+
+    def weights(scores: Tensor) -> Tensor:
+        blocks = scores.split(256, -1)
+        empty = sum((block == -math.inf).all(-1, keepdim=True).to(scores.dtype) for block in blocks[1:])
+        lse = scores.logsumexp(-1, keepdim=True)
+        return (scores - torch.logaddexp(lse, torch.as_tensor(empty).log())).exp()
+
+    return attend(q, k, v, weights=weights, **call)
+
+
 @wrong(says="inverted")
 def boolean_mask_inverted(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
     if attn_mask is not None and attn_mask.dtype == torch.bool:
