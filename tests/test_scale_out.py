@@ -160,20 +160,20 @@ def scheduler(tmp_path_factory):
         with (folder / f"{len(started)}.log").open("w") as log:
             started.append(subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log))
 
-    start("scheduler", "--port", "0")
-    for name, extra in (("first", ["--resources", f"{cluster.RESOURCE}=1"]), ("second", [])):
-        start("worker", "--nthreads", "1", "--name", name, "--local-directory", str(folder), *extra)
-    from distributed import Client
-
-    while not file.is_file():
-        time.sleep(0.05)
-    with Client(scheduler_file=str(file), set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
-        yield client
-    for process in reversed(started):
-        process.send_signal(signal.SIGTERM)
-    for process in started:
-        process.wait(30)
+    try:
+        start("scheduler", "--port", "0")
+        for name, extra in (("first", ["--resources", f"{cluster.RESOURCE}=1"]), ("second", [])):
+            start("worker", "--nthreads", "1", "--name", name, "--local-directory", str(folder), *extra)
+        while not file.is_file():
+            time.sleep(0.05)
+        with cluster.connect(scheduler_file=str(file)) as client:
+            client.wait_for_workers(2, timeout=60)
+            yield client
+    finally:
+        for process in reversed(started):
+            process.send_signal(signal.SIGTERM)
+        for process in started:
+            process.wait(30)
 
 
 def test_a_cluster_gives_the_rows_of_one_worker_though_one_of_its_own_is_killed(config, right, tmp_path, scheduler):

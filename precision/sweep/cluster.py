@@ -31,14 +31,12 @@ class ClusterWorkers:
     """
 
     def __init__(self, address: str, settings: Settings) -> None:
-        try:
-            from distributed import Client
-        except ImportError:
-            raise UsageError("a scheduler needs Dask; pip install 'attention-precision[dask]'") from None
         self._settings = settings
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it logs is said in a sentence
         try:
-            self._client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+            self._client = connect(address=address, timeout=_CONNECT_SECONDS)
+        except ImportError:
+            raise UsageError("a scheduler needs Dask; pip install 'attention-precision[dask]'") from None
         except (OSError, ValueError) as error:
             raise UsageError(f"no Dask scheduler answers at {address!r}: {error}") from None
         self._address = address
@@ -93,6 +91,19 @@ class ClusterWorkers:
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         if not any(serves(each["resources"]) for each in workers):
             raise UsageError(f"the Dask scheduler at {self._address!r} {lack}")
+
+
+def connect(**where: Any) -> Any:
+    """A client of the scheduler that is named as `distributed.Client` takes it.
+
+    Dask asserts that the thread of its event loop runs within ten seconds, which may be too few on a busy machine: it
+    is given them twice.
+    """
+    from distributed import Client
+
+    with suppress(AssertionError):
+        return Client(**where, set_as_default=False)
+    return Client(**where, set_as_default=False)
 
 
 # In a worker of the cluster: benches that wait for their next job. Each has its process, which ends with this one.
