@@ -13,8 +13,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from precision.checking.gradient_invariances import GradientInvariances
 from precision.checking.problems import find_problem
-from precision.checking.problems.problem import Call
 from precision.checking.result import Outcome, Row
 from precision.checking.rule import judge_tensor
 from precision.checking.steadiness import KEPT
@@ -52,11 +52,7 @@ class Invariances:
             "mask-in-place": self._mask_in_place,
         }
         if self._backward:
-            checks |= {
-                "two-graphs": self._two_graphs,
-                "second-backward": self._second_backward,
-                "fixed-inputs": self._fixed_inputs,
-            }
+            checks |= GradientInvariances(self._kernel, self._first, self._second, self._is_wrong).checks()
         for name, check in checks.items():
             for note in self._notes(check) or [""]:
                 limit = note.startswith(_WITHIN_ROUNDING)
@@ -159,54 +155,3 @@ class Invariances:
         mask.copy_(second.call.x.attn_mask)
         if before and not self._passes_masked(second, replace(second.call.x, attn_mask=mask)):
             yield "a mask that changes in place is not read again: something is kept between calls"
-
-    def _two_graphs(self) -> Iterator[str]:
-        """Two forward passes, then their backward passes: what the first one saved must still be its own."""
-        calls = [self._first.call, self._second.call]
-        self._kernel.gradients(calls[0].x, calls[0].do)  # raises Unsupported where there is no backward pass
-        inputs = [[t.detach().requires_grad_() for t in (call.x.q, call.x.k, call.x.v)] for call in calls]
-        with torch.enable_grad():
-            outs = [self._kernel.forward(Operands(q, k, v)) for q, k, v in inputs]
-        if not all(out.requires_grad for out in outs):
-            return
-        found = [torch.autograd.grad(out, qkv, call.do) for out, qkv, call in zip(outs, inputs, calls, strict=True)]
-        for gradients, truth in zip(found, (self._first, self._second), strict=True):
-            for tensor, gradient in zip(("dq", "dk", "dv"), gradients, strict=True):
-                if self._is_wrong(gradient, truth, tensor):
-                    yield f"{tensor} is wrong when another forward pass comes before the backward pass"
-                    return
-
-    def _second_backward(self) -> Iterator[str]:
-        """Two backward passes of one graph; a kernel may refuse the second."""
-        call, inputs, out = self._graph(("q", "k", "v"))
-        try:
-            first, second = (torch.autograd.grad(out, inputs, call.do, retain_graph=True) for _ in range(2))
-        except RuntimeError:  # torch.compile and many kernels free what they saved
-            return
-        pairs = zip(("dq", "dk", "dv"), first, second, strict=True)
-        for tensor, *gradients in pairs:
-            wrong = [self._is_wrong(gradient, self._first, tensor) for gradient in gradients]
-            if wrong == [False, True]:
-                yield f"{tensor} is wrong in a second backward pass of the same graph"
-                return
-
-    def _fixed_inputs(self) -> Iterator[str]:
-        """The gradients of some inputs while the others need none."""
-        for names in (("q",), ("k", "v")):
-            call, inputs, out = self._graph(names)
-            gradients = torch.autograd.grad(out, inputs, call.do, allow_unused=True) if out.requires_grad else None
-            for place, name in enumerate(names):
-                gradient = None if gradients is None else gradients[place]
-                if gradient is None or self._is_wrong(gradient, self._first, f"d{name}"):
-                    yield f"d{name} is wrong where only {' and '.join(names)} need a gradient"
-                    return
-
-    def _graph(self, names: tuple[str, ...]) -> tuple[Call, list[Tensor], Tensor]:
-        """The first call, those of its inputs that need a gradient, and its output; raises Unsupported without one."""
-        call = self._first.call
-        self._kernel.gradients(call.x, call.do)
-        tensors = {"q": call.x.q, "k": call.x.k, "v": call.x.v}
-        tensors = {name: tensor.detach().requires_grad_(name in names) for name, tensor in tensors.items()}
-        with torch.enable_grad():
-            out = self._kernel.forward(Operands(tensors["q"], tensors["k"], tensors["v"]))
-        return call, [tensors[name] for name in names], out
