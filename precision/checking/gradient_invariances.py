@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from precision.checking.problems.problem import Call
-from precision.checking.truth import Truth
+from precision.checking.mask_gradient import judge_mask_gradient
+from precision.checking.problems import Call, find_problem
+from precision.checking.truth import Truth, truth_of
 from precision.kernel import Kernel
 from precision.operands import Operands
+
+# Masks of every broadcast.
+_TRAINED = ("additive-full", "same-additive-2d", "same-additive-batch", "same-additive-heads", "same-additive-keys")
 
 IsWrong = Callable[[Tensor, Truth, str], bool]  # a gradient, the truth of its call, and which gradient it is
 
@@ -27,7 +31,16 @@ class GradientInvariances:
             "two-graphs": self._two_graphs,
             "second-backward": self._second_backward,
             "fixed-inputs": self._fixed_inputs,
+            "mask-gradient": self._mask_gradient,
         }
+
+    def _mask_gradient(self) -> Iterator[str]:
+        for name in _TRAINED:
+            truth = truth_of(find_problem(name), self._first.format.name, 0, self._first.call.do.device)
+            self._kernel.gradients(truth.call.x, truth.call.do)
+            for said in judge_mask_gradient(self._kernel, truth):
+                yield said
+                return
 
     def _two_graphs(self) -> Iterator[str]:
         """Two forward passes, then their backward passes: what the first one saved must still be its own."""
@@ -61,7 +74,7 @@ class GradientInvariances:
 
     def _fixed_inputs(self) -> Iterator[str]:
         """The gradients of some inputs while the others need none."""
-        for names in (("q",), ("k", "v")):
+        for names in (("q",), ("k",), ("v",), ("k", "v")):
             call, inputs, out = self._graph(names)
             gradients = torch.autograd.grad(out, inputs, call.do, allow_unused=True) if out.requires_grad else None
             for place, name in enumerate(names):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from precision.checking.allowed import allowed_rms, rms
 from precision.checking.faults import HYPOTHESES, Evidence
-from precision.checking.faults.fault import Hypothesis
+from precision.checking.faults.fault import EXACT, Hypothesis
 from precision.checking.problems import find_problem
 from precision.checking.rule import judge_tensor
 from precision.checking.significance import narrower_format
@@ -30,19 +30,22 @@ Place = tuple[str, str, str]  # dtype, problem, tensor
 def name_faults(evidence: Evidence, passed: Set[Place]) -> list[str]:
     """The hypotheses that predict the kernel's values, the best first; those much worse than the best are left out.
 
-    `passed` are the tensors that are right.
+    `passed` are the tensors that are right. Where they speak against all hypotheses, the kernel has the fault under
+    some condition, which is said.
     """
     if format := narrower_format(evidence.found[evidence.tensor], evidence.truth):
         bits = format.significand_bits
         return [f"{evidence.tensor} looks rounded to {format.name}: no element has more than {bits} bits"]
     good = sorted(_explanations(evidence), key=lambda found: found[0])
     believed = [found for found in good if not _is_contradicted(found[1], found[2], evidence, passed)]
+    named = [_in_backward(sentence, evidence.tensor) for sentence in _best(evidence, believed)]
+    conditional = [] if named else _best(evidence, [found for found in good if found[2].left == EXACT])
+    return named or [f"{_in_backward(sentence, evidence.tensor)}, though not everywhere" for sentence in conditional]
+
+
+def _best(evidence: Evidence, found: list[tuple[float, str, Hypothesis]]) -> list[str]:
     error = _distance(evidence, evidence.right)
-    return [
-        _in_backward(sentence, evidence.tensor)
-        for distance, sentence, _ in believed
-        if distance <= _TIE * believed[0][0] + _SAME * error
-    ]
+    return [sentence for distance, sentence, _ in found if distance <= _TIE * found[0][0] + _SAME * error]
 
 
 def _explanations(evidence: Evidence) -> Iterator[tuple[float, str, Hypothesis]]:

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from precision.checking.gradient_invariances import GradientInvariances
+from precision.checking.large_grid import find_lost_copies
+from precision.checking.mask_gradient import NO_GRADIENT
 from precision.checking.problems import find_problem
 from precision.checking.result import Outcome, Row
 from precision.checking.rule import judge_tensor
@@ -26,6 +28,7 @@ from precision.operands import Operands
 
 _CHANCE = "two calls with the same inputs differ, and one of them is wrong"
 _WITHIN_ROUNDING = "two calls with the same inputs differ by up to"
+_SHARED = "the output shares memory with"
 _MANY = 24  # of which one in six that goes wrong is met with a probability of 99 %
 
 
@@ -37,7 +40,6 @@ class Invariances:
         problem = find_problem("plain")
         self._first, self._second = (truth_of(problem, dtype, seed, device) for seed in (0, 1))
         self._masked = [truth_of(find_problem("bool-full"), dtype, seed, device) for seed in (0, 1)]
-        self._yardsticks = yardstick_of(problem, dtype, device)
 
     def rows(self) -> Iterator[Row]:
         """One row an invariance; the plain problem itself must have passed."""
@@ -45,17 +47,19 @@ class Invariances:
             "repeat": self._repeat,
             "earlier-output": self._earlier_output,
             "same-memory": self._same_memory,
+            "own-memory": self._own_memory,
             "one-sequence": self._one_sequence,
             "head-order": self._head_order,
             "default-scale": self._default_scale,
             "another-mask": self._another_mask,
             "mask-in-place": self._mask_in_place,
+            "large-grid": self._large_grid,
         }
         if self._backward:
             checks |= GradientInvariances(self._kernel, self._first, self._second, self._is_wrong).checks()
         for name, check in checks.items():
             for note in self._notes(check) or [""]:
-                limit = note.startswith(_WITHIN_ROUNDING)
+                limit = note.startswith((_WITHIN_ROUNDING, NO_GRADIENT, _SHARED))
                 outcome = Outcome.LIMIT if limit else Outcome.FAIL if note else Outcome.OK
                 of_chance = self._notes(self._many_calls) if outcome is Outcome.FAIL else []
                 yield Row(self._dtype, name, "out", outcome, note=next(iter(of_chance), note))
@@ -78,7 +82,8 @@ class Invariances:
             guard.restore()  # that it writes to its inputs is said where the problem itself is tried
 
     def _is_wrong(self, out: Tensor, truth: Truth, tensor: str = "out") -> bool:
-        return not judge_tensor(tensor, out, truth, self._yardsticks[tensor]).passed
+        yardstick = yardstick_of(truth.problem, self._dtype, out.device)[tensor]
+        return not judge_tensor(tensor, out, truth, yardstick).passed
 
     def _repeat(self) -> Iterator[str]:
         x = self._first.call.x
@@ -118,6 +123,16 @@ class Invariances:
         if self._is_wrong(self._forward(Operands(q, k, v)), self._second):
             yield "it is wrong when inputs change in place: something is kept between calls"
 
+    def _own_memory(self) -> Iterator[str]:
+        """Who adds to an output in place must not change an input: with one key, out is v."""
+        for truth in (self._first, truth_of(find_problem("one-key"), self._dtype, 0, self._first.call.do.device)):
+            x = truth.call.x
+            memory = self._forward(x).untyped_storage().data_ptr()
+            for name in ("q", "k", "v"):
+                if getattr(x, name).untyped_storage().data_ptr() == memory:
+                    yield f"{_SHARED} {name}"
+                    return
+
     def _one_sequence(self) -> Iterator[str]:
         x = self._first.call.x
         out = torch.cat(
@@ -137,13 +152,12 @@ class Invariances:
         if self._is_wrong(self._forward(replace(x, scale=1 / math.sqrt(x.q.shape[-1]))), self._first):
             yield "scale=1/sqrt(d_k) is not the same as no scale"
 
-    def _passes_masked(self, truth: Truth, x: Operands) -> bool:
-        yardstick = yardstick_of(truth.problem, self._dtype, x.q.device)["out"]
-        return judge_tensor("out", self._forward(x), truth, yardstick).passed
+    def _large_grid(self) -> Iterator[str]:
+        return find_lost_copies(self._forward, self._is_wrong, self._dtype, self._first.call.do.device)
 
     def _another_mask(self) -> Iterator[str]:
-        first, second = (self._passes_masked(truth, truth.call.x) for truth in self._masked)
-        if first and not second:
+        first, second = (self._is_wrong(self._forward(truth.call.x), truth) for truth in self._masked)
+        if second and not first:
             yield "a mask is wrong after another of the same shape: something is kept between calls"
 
     def _mask_in_place(self) -> Iterator[str]:
@@ -151,7 +165,7 @@ class Invariances:
         if first.call.x.attn_mask is None or second.call.x.attn_mask is None:
             return
         mask = first.call.x.attn_mask.clone()
-        before = self._passes_masked(first, replace(first.call.x, attn_mask=mask))
+        before = self._is_wrong(self._forward(replace(first.call.x, attn_mask=mask)), first)
         mask.copy_(second.call.x.attn_mask)
-        if before and not self._passes_masked(second, replace(second.call.x, attn_mask=mask)):
+        if not before and self._is_wrong(self._forward(replace(second.call.x, attn_mask=mask)), second):
             yield "a mask that changes in place is not read again: something is kept between calls"

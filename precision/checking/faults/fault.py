@@ -59,7 +59,7 @@ Predict = Callable[[Evidence], Iterator[Prediction]]
 
 # Of the error of a kernel, what may be left when its fault is known. Where the fault is one of rounding, the order of
 # sums decides which elements it hits.
-_LEFT, _LEFT_BY_ROUNDING = 1 / 10, 1 / 3
+EXACT, BY_ROUNDING = 1 / 10, 1 / 3
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def hypothesis(*, everywhere: bool = False, rounding: bool = False) -> Callable[
     """Register a hypothesis: of a fault that spares no problem it applies to, or of one that rounds."""
 
     def register(predict: Predict) -> Predict:
-        HYPOTHESES.append(Hypothesis(predict, everywhere, _LEFT_BY_ROUNDING if rounding else _LEFT))
+        HYPOTHESES.append(Hypothesis(predict, everywhere, BY_ROUNDING if rounding else EXACT))
         return predict
 
     return register

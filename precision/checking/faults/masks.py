@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import permutations
@@ -93,9 +94,11 @@ def _of_other_axes(mask: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 
 @hypothesis(everywhere=True)
-def mask_before_scale(evidence: Evidence) -> Iterator[Prediction]:
-    """(q.k + mask) scale instead of q.k scale + mask."""
+def mask_times_factor(evidence: Evidence) -> Iterator[Prediction]:
+    """(q.k + mask) scale instead of q.k scale + mask, or exp2 of it without log2(e)."""
     x = evidence.x
     if x.attn_mask is not None and x.attn_mask.dtype != torch.bool:
         scaled = x.attn_mask.double() * x.scale_value
         yield "the mask is added before the scale", evidence.under(replace(x, attn_mask=scaled))
+        natural = x.attn_mask.double() * math.log(2)
+        yield "the mask lacks the log2(e) that exp2 needs", evidence.under(replace(x, attn_mask=natural))

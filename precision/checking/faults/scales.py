@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from precision.checking.faults.fault import Evidence, Prediction, hypothesis
 
+_PADDINGS = (8, 16, 32, 64, 128, 256)  # multiples to which kernels pad the width of a head
+
 
 @hypothesis(everywhere=True)
 def wrong_scale(evidence: Evidence) -> Iterator[Prediction]:
@@ -26,7 +28,13 @@ def wrong_scale(evidence: Evidence) -> Iterator[Prediction]:
         "matches scale sqrt(d_k)": math.sqrt(d_k),
         "matches scale d_k^(-1/4)": d_k**-0.25,
         "matches the scale applied twice": x.scale_value**2,
+        "matches exp2 where exp is meant: log2(e) is missing": x.scale_value * math.log(2),
+        "matches log2(e) applied twice": x.scale_value / math.log(2),
     }
+    for block in _PADDINGS:
+        width = -(-d_k // block) * block
+        if width != d_k and x.scale is None:
+            scales.setdefault(f"matches scale 1/sqrt({width}), of a width padded from {d_k}", 1 / math.sqrt(width))
     if d_v != d_k:
         scales["matches scale 1/sqrt(d_v)"] = 1 / math.sqrt(d_v)
     if x.scale is not None:

@@ -38,6 +38,9 @@ def wrong_sum(evidence: Evidence) -> Iterator[Prediction]:
     yield "the weights are not divided by their sum", right.out * right.row_sum[..., None]
     kv_len = evidence.x.k.shape[2]
     yield "the weights are divided by the number of keys", right.out * right.row_sum[..., None] / kv_len
+    for power in range(-8, -2):
+        added = right.row_sum / (right.row_sum + 10.0**power)
+        yield f"1e{power} looks added to the sum of the weights", right.out * added[..., None]
 
 
 @hypothesis(everywhere=True)

@@ -9,19 +9,14 @@ import torch
 from torch import Tensor
 
 from precision.checking.faults.fault import Evidence, Prediction, hypothesis
-from precision.formats import FORMATS, Format, find_format
+from precision.checking.faults.formats import narrower_formats, spoken
+from precision.formats import find_format
 from precision.numerics.metrics import ulp
 from precision.numerics.rounding import round_to
 from precision.operands import Operands
 
 _LONG = 4096  # keys from which on a narrow accumulator shows
 _BLOCKS = (16, 32, 64, 128, 256)
-
-
-def _narrower(format: Format) -> list[str]:
-    return [
-        name for name, other in FORMATS.items() if other.significand_bits < format.significand_bits and name != "fp32"
-    ]
 
 
 def _weights(x: Operands, round_scores: Callable[[Tensor], Tensor] = lambda s: s) -> tuple[Tensor, Tensor]:
@@ -42,14 +37,12 @@ def _weights(x: Operands, round_scores: Callable[[Tensor], Tensor] = lambda s: s
 def narrow_stage(evidence: Evidence) -> Iterator[Prediction]:
     """Inputs, scores, weights or output rounded to a narrower format."""
     x = evidence.x
-    for format in _narrower(evidence.truth.format):
+    for format in narrower_formats(evidence.truth.format):
 
         def narrow(t: Tensor, format: str = format) -> Tensor:
             return round_to(t.double(), format).double()
 
-        # TF32 has the significand of fp16, and the inputs are rarely beyond the range of fp16.
-        name = "fp16 or TF32" if (format, evidence.truth.format.name) == ("fp16", "fp32") else format
-
+        name = spoken(format, evidence.truth.format)
         yield (
             f"q, k and v look rounded to {name}",
             evidence.under(replace(x, q=narrow(x.q), k=narrow(x.k), v=narrow(x.v))),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from precision.checking.problems import broadcasts, from_zoo, layouts, masks, shapes, sizes, sums
+from precision.checking.problems import broadcasts, combinations, from_zoo, layouts, masks, shapes, sizes, sums
 from precision.checking.problems.problem import Call, CheckProblem
 from precision.errors import UsageError, nearest
 
@@ -15,6 +15,7 @@ PROBLEMS: tuple[CheckProblem, ...] = (
     *sizes.PROBLEMS,
     *sums.PROBLEMS,
     *layouts.PROBLEMS,
+    *combinations.PROBLEMS,
     *from_zoo.zoo_problems(),
 )
 

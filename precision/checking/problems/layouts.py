@@ -80,16 +80,34 @@ def _one(do: Tensor) -> Tensor:
     return do.new_ones(1).expand(do.shape)
 
 
+def _packed(call: Call) -> Call:
+    """q, k and v as parts of one tensor (B, L, 3, H, d), which a single projection gives."""
+    together = torch.stack([call.x.q, call.x.k, call.x.v], 2).permute(0, 3, 2, 1, 4).contiguous()
+    q, k, v = together.permute(2, 0, 3, 1, 4)
+    return replace(call, x=replace(call.x, q=q, k=k, v=v))
+
+
+def _one_tensor(call: Call) -> Call:
+    """q, k and v are one and the same tensor."""
+    return replace(call, x=replace(call.x, k=call.x.q, v=call.x.q))
+
+
+LAYOUTS: dict[str, Layout | None] = {
+    "plain": None,
+    "heads inside": _each(_heads_inside),
+    "transposed": _each(_transposed),
+}
 _SHAPE = Shape(2, 3, 3, 21, 35, 24, 24)
+_SELF = Shape(2, 3, 3, 37, 37, 24, 24)
 
 
-def _laid_out(name: str, purpose: str, layout: Layout, draw: Draw = draw_normal) -> CheckProblem:
+def _laid_out(name: str, purpose: str, layout: Layout | None, draw: Draw = draw_normal) -> CheckProblem:
     return CheckProblem(name, purpose, _SHAPE, draw, layout=layout)
 
 
 PROBLEMS = [
-    _laid_out("heads-inside", "strides (B, L, H, d)", _each(_heads_inside)),
-    _laid_out("transposed", "strides (B, H, d, L)", _each(_transposed)),
+    _laid_out("heads-inside", "strides (B, L, H, d)", LAYOUTS["heads inside"]),
+    _laid_out("transposed", "strides (B, H, d, L)", LAYOUTS["transposed"]),
     _laid_out("cut-out", "offset and step of a view", _each(_cut_out)),
     _laid_out("shared-batch", "stride 0 over batches", _each(_shared_batch)),
     _laid_out("shared-heads", "stride 0 over heads", _keys_and_values(_shared_heads)),
@@ -101,4 +119,6 @@ PROBLEMS = [
     _laid_out("mask-expanded", "a mask of stride 0 over heads", _mask(_shared_heads), draw_bool_mask),
     _laid_out("do-heads-inside", "a gradient with strides (B, L, H, d)", _gradient(_heads_inside)),
     _laid_out("do-expanded", "a gradient of stride 0", _gradient(_one)),
+    CheckProblem("packed", "q, k and v in one tensor (B, L, 3, H, d)", _SELF, draw_normal, layout=_packed),
+    CheckProblem("one-tensor", "q, k and v are the same tensor", _SELF, draw_normal, layout=_one_tensor),
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
 
 from precision.checking.problems.needles import draw_causal_needles
-from precision.checking.problems.problem import CheckProblem, draw_normal, normal
+from precision.checking.problems.problem import CheckProblem, Draw, draw_normal, normal
 from precision.formats import Format
 from precision.operands import Operands
 from precision.problem import Shape
@@ -91,7 +92,24 @@ def _empty_blocks(shape: Shape, generator: Generator, format: Format) -> Operand
     return replace(x, attn_mask=torch.where(kept, -24.0, -torch.inf).double().expand(shape.q_len, -1).contiguous())
 
 
+def _ragged(*axes: int) -> Draw:
+    """A mask with these axes of (B, H, L, S): each row of it keeps a length of its own, and the first is the shortest.
+
+    So blocks that are empty for the first sequence, head or query are not for the others.
+    """
+
+    def draw(shape: Shape, generator: Generator, format: Format) -> Operands:
+        x = draw_normal(shape, generator, format)
+        sizes = [size if axis in axes else 1 for axis, size in enumerate((shape.batch, shape.q_heads, shape.q_len))]
+        rows = math.prod(sizes)
+        lengths = (shape.kv_len * (torch.arange(rows) + 1) // (rows + 1)).clamp(min=1).reshape(*sizes, 1)
+        return replace(x, attn_mask=torch.arange(shape.kv_len) < lengths)
+
+    return draw
+
+
 _MINUS_INF, _LOW = "the value that stands for -inf", Shape(1, 2, 2, 9, 35, 4, 4)
+_RAGGED = Shape(3, 2, 2, 37, 403, 16, 16)
 
 PROBLEMS = [
     CheckProblem("causal", "the diagonal", Shape(2, 2, 2, 37, 37, 32, 32), draw_causal_needles),
@@ -110,6 +128,9 @@ PROBLEMS = [
         backward=False,
         dtypes=("fp16",),
     ),
+    CheckProblem("causal-wider", "positions beyond 1024", Shape(1, 2, 1, 133, 1061, 16, 16), _causal),
+    CheckProblem("causal-taller", "positions beyond 1024", Shape(1, 2, 1, 1061, 133, 16, 16), _causal),
+    CheckProblem("bool-1061", "positions beyond 1024", Shape(1, 2, 1, 67, 1061, 16, 16), draw_bool_mask),
     CheckProblem("bool-301", "positions beyond 256", Shape(1, 1, 1, 301, 301, 16, 16), _bool_shared),
     CheckProblem("causal-1x8", "alignment while decoding", Shape(1, 2, 2, 1, 8, 16, 16), _causal),
     CheckProblem("causal-gqa", "a mask over shared key heads", Shape(2, 4, 2, 21, 21, 32, 32), draw_causal_needles),
@@ -118,6 +139,9 @@ PROBLEMS = [
     CheckProblem("additive-gqa", "a bias of each query head", Shape(2, 4, 2, 21, 35, 24, 24), draw_additive_mask),
     CheckProblem("documents", "blocks without a key for some rows", Shape(1, 1, 1, 300, 300, 16, 16), _documents),
     CheckProblem("empty-blocks", "blocks without a key", Shape(1, 2, 2, 17, 900, 16, 16), _empty_blocks),
+    CheckProblem("ragged-batch", "blocks without a key for one sequence", _RAGGED, _ragged(0)),
+    CheckProblem("ragged-heads", "blocks without a key for one head", _RAGGED, _ragged(1)),
+    CheckProblem("ragged-rows", "blocks without a key for one query", _RAGGED, _ragged(0, 2)),
     CheckProblem("bool-full", "a mask of each batch and head", Shape(2, 3, 3, 21, 35, 24, 24), draw_bool_mask),
     CheckProblem("bool-shared", "a mask (L, S) for all heads", Shape(2, 3, 3, 67, 131, 24, 24), _bool_shared),
     CheckProblem("key-padding", "padded sequences", Shape(3, 2, 2, 17, 43, 32, 32), _key_padding),

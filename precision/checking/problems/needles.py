@@ -12,7 +12,7 @@ from precision.operands import Operands
 from precision.problem import Shape
 
 # Kernels work in blocks of a power of two: the keys on both sides of each boundary come first.
-_EDGES = sorted({max(0, 2**power + offset) for power in range(4, 15) for offset in (-1, 0, 1)})
+_EDGES = sorted({max(0, 2**power + offset) for power in range(4, 17) for offset in (-1, 0, 1)})
 
 
 def needle_keys(shape: Shape, generator: Generator) -> Tensor:

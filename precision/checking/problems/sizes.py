@@ -5,12 +5,21 @@ Where a logit must be large it is exact in every format, so that what a kernel d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Generator, Tensor
 
-from precision.checking.problems.problem import CheckProblem, Draw, Excuse, draw_normal, normal
+from precision.checking.problems.problem import (
+    CheckProblem,
+    Draw,
+    DrawGradient,
+    Excuse,
+    draw_normal,
+    normal,
+    normal_gradient,
+)
 from precision.formats import Format
 from precision.operands import Operands
 from precision.problem import Shape
@@ -22,6 +31,11 @@ def _scaled(scale: float, q_std: float) -> Draw:
         return replace(x, q=x.q * q_std, scale=scale)
 
     return draw
+
+
+def _gradient_of_size(power: int) -> DrawGradient:
+    """do ~ N(0, 2^(2 power)): what a loss that is scaled, or a mean over many rows, sends back."""
+    return lambda shape, generator: normal_gradient(shape, generator) * 2.0**power
 
 
 def _peaked(shape: Shape, generator: Generator, format: Format) -> Operands:
@@ -106,9 +120,18 @@ def _signs(count: int) -> Tensor:
     return 1.0 - 2.0 * (torch.arange(count) % 2).double()
 
 
+def _gradients_of_size(power: int, name: str, dtypes: tuple[str, ...]) -> Iterator[CheckProblem]:
+    for size, exponent in (("large", power), ("small", -power)):
+        draw_gradient = _gradient_of_size(exponent)
+        purpose = f"{size} gradients of the output"
+        yield CheckProblem(f"{name}-{size}", purpose, _MEDIUM, draw_normal, draw_gradient, dtypes=dtypes)
+
+
+_MEDIUM = Shape(1, 2, 2, 33, 65, 32, 32)
+
 PROBLEMS = [
-    CheckProblem("scale-0.3", "an explicit scale", Shape(1, 2, 2, 33, 65, 32, 32), _scaled(0.3, 0.5)),
-    CheckProblem("scale-1", "an explicit scale of 1", Shape(1, 2, 2, 33, 65, 32, 32), _scaled(1.0, 0.2)),
+    CheckProblem("scale-0.3", "an explicit scale", _MEDIUM, _scaled(0.3, 0.5)),
+    CheckProblem("scale-1", "an explicit scale of 1", _MEDIUM, _scaled(1.0, 0.2)),
     CheckProblem("peaked", "large logits", Shape(1, 2, 2, 63, 65, 64, 64), _peaked),
     CheckProblem(
         "staircase", "rising and falling maxima", Shape(1, 2, 2, 18, 197, 16, 16), _staircase, few_roundings=True
@@ -120,13 +143,15 @@ PROBLEMS = [
         "offset-rows", "rows of unlike maxima", Shape(1, 2, 2, 34, 67, 16, 16), _offset_rows, few_roundings=True
     ),
     CheckProblem("tail", "small weights", Shape(1, 2, 2, 9, 515, 16, 16), _tail, few_roundings=True),
-    CheckProblem("wide-range", "the range of every stage", Shape(1, 2, 2, 33, 65, 32, 32), _wide_range),
-    CheckProblem("small-values", "the range of every stage", Shape(1, 2, 2, 33, 65, 32, 32), _small_values),
+    CheckProblem("wide-range", "the range of every stage", _MEDIUM, _wide_range),
+    *_gradients_of_size(40, "do", ("fp64", "fp32", "bf16")),
+    *_gradients_of_size(7, "do-16", ("fp16",)),
+    CheckProblem("small-values", "the range of every stage", _MEDIUM, _small_values),
     # In fp16 they are as large as 6e-5, which models reach; in the others processors may flush them.
     CheckProblem(
         "subnormal-out",
         "outputs below the smallest normal number",
-        Shape(1, 2, 2, 33, 65, 32, 32),
+        _MEDIUM,
         _subnormal_out,
         backward=False,
         dtypes=("fp16",),
@@ -134,7 +159,7 @@ PROBLEMS = [
     CheckProblem(
         "subnormal-wide",
         "outputs below the smallest normal number",
-        Shape(1, 2, 2, 33, 65, 32, 32),
+        _MEDIUM,
         _subnormal_out,
         backward=False,
         beyond="where it is below the smallest normal number, 1e-38",

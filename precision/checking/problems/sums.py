@@ -15,6 +15,8 @@ from precision.formats import Format
 from precision.operands import Operands
 from precision.problem import Shape
 
+_COLUMNS = 12  # of 2^12 keys the first half are +1 in the last one
+
 
 def _between_1_and_2(*size: int, generator: Generator) -> Tensor:
     return 1 + torch.rand(size, generator=generator, dtype=torch.float64)
@@ -34,6 +36,28 @@ def _near_flat(shape: Shape, generator: Generator, format: Format) -> Operands:
     return replace(x, q=0.1 * x.q, v=_between_1_and_2(*x.v.shape, generator=generator))
 
 
+def _contrasts(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """Column c of k is +1 and -1 in turn over 2^c keys, q has whole numbers from -5 to 5, and v the last columns.
+
+    So an output is the difference of the weights of long blocks, and the sums of blocks differ from each other:
+    whoever merges blocks by rounded sums is off by what they were rounded by. One more column lifts all logits by
+    15, where an lse has few digits left for the sum. q.k stays below 256, exact in every format.
+    """
+    columns = 1.0 - 2.0 * ((torch.arange(shape.kv_len)[:, None] >> torch.arange(_COLUMNS)) % 2).double()
+    k = torch.zeros(shape.batch, shape.kv_heads, shape.kv_len, shape.d_k, dtype=torch.float64)
+    k[..., :_COLUMNS], k[..., _COLUMNS] = columns, 1.0
+    q = torch.zeros(shape.batch, shape.q_heads, shape.q_len, shape.d_k, dtype=torch.float64)
+    q[..., :_COLUMNS] = torch.randint(-5, 6, (*q.shape[:3], _COLUMNS), generator=generator)
+    q[..., _COLUMNS] = round(15 * shape.d_k**0.5)
+    return Operands(q, k, columns[:, -shape.d_v :].expand(shape.batch, shape.kv_heads, -1, -1))
+
+
+def _large_sums(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """Even weights and values of [32, 64): in range, but their plain sum is beyond that of fp16."""
+    x = _flat_keys(shape, generator, format)
+    return replace(x, v=32 * x.v)
+
+
 def _flat_queries(shape: Shape, generator: Generator, format: Format) -> Operands:
     """k = 0 and q of one sign: dv and dk are sums over many queries."""
     b = shape.batch
@@ -51,6 +75,17 @@ PROBLEMS = [
         "flat-keys", "accumulators of out", Shape(1, 4, 4, 2, 16384, 16, 16), _flat_keys, _gradient, backward=False
     ),
     CheckProblem("near-flat", "the sum of weights", Shape(1, 2, 2, 8, 8192, 16, 16), _near_flat, backward=False),
+    CheckProblem("contrasts", "the merging of blocks", Shape(1, 1, 1, 67, 2309, 100, 6), _contrasts),
+    CheckProblem(
+        "large-sums",
+        "sums that are not divided yet",
+        Shape(1, 1, 1, 5, 3001, 16, 16),
+        _large_sums,
+        backward=False,
+        beyond="where a sum of the values, not yet divided by the sum of the weights, exceeds 65504",
+        excuse=Excuse(not_finite=("out",)),
+        dtypes=("fp16",),
+    ),
     # The lse of its rows, ln 3077 and a little, lies midway between two numbers of fp16, and near that of bf16.
     CheckProblem(
         "long-rows",

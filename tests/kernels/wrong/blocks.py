@@ -122,3 +122,15 @@ def width_in_steps_of_32_above_64(q: Tensor, k: Tensor, v: Tensor, scale: float 
 def values_in_steps_of_64_above_64(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     whole = v.shape[-1] // 64 * 64 if v.shape[-1] > 64 else v.shape[-1]
     return F.pad(attend(q, k, v[..., :whole], **call), (0, v.shape[-1] - whole))
+
+
+@wrong()
+def keys_counted_in_16_bits(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    """The place of a key is a uint16: from 65536 on they are read from the beginning again."""
+    place = torch.arange(k.shape[2]) % 65_536
+    return attend(q, k[:, :, place], v[:, :, place], attn_mask, **call)
+
+
+@wrong()
+def query_rows_counted_in_16_bits(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    return attend(q[:, :, torch.arange(q.shape[2]) % 65_536], k, v, **call)

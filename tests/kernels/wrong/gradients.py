@@ -51,13 +51,12 @@ class _Attention(torch.autograd.Function):
         columns = {"D": 0, "columns of D": q.shape[-1]}.get(ctx.without, out.shape[-1])
         d = (do * out)[..., :columns].sum(-1, keepdim=True)
         ds = p * (dp - d)
-        group = q.shape[1] // k.shape[1]
 
         def shared(x: Tensor) -> Tensor:
-            grouped = x.unflatten(1, (-1, group))
+            grouped = x.unflatten(1, (k.shape[1], -1))
             if ctx.without in ("group", "first"):
                 return grouped[:, :, 0 if ctx.without == "group" else -1]
-            return grouped.mean(2) if ctx.without == "sum" else grouped.sum(2)
+            return grouped.mean(2) if ctx.without == "sum" else _shared(x, k)
 
         gradients = {
             "dq": ctx.factor * ds @ wide(group_heads(k, q)),
@@ -118,6 +117,11 @@ def _narrow_sum(dtype: torch.dtype) -> Change:
     return change
 
 
+def _shared(per_query_head: Tensor, k: Tensor) -> Tensor:
+    """Query heads that share a key head add up."""
+    return per_query_head.unflatten(1, (k.shape[1], -1)).sum(2)
+
+
 def _default_scale(found: Gradients, saved: Gradients) -> Gradients:
     return {**found, "dq": found["dq"] * default_scale(saved["q"]) / saved["scale"].where(saved["scale"] != 0, 1.0)}
 
@@ -145,7 +149,14 @@ _kernel(
     "dk_in_bf16", "dk looks rounded to bf16",
     lambda found, saved: {**found, "dk": found["dk"].bfloat16().float()}, dtypes=("fp32", "fp16"),
 )  # fmt: skip
-_kernel("lse_in_the_dtype", "", without="wide lse", dtypes=("fp16", "bf16"))
+_kernel(
+    "dv_of_rounded_weights", "P looks rounded to bf16",
+    lambda found, saved: {**found, "dv": _shared(saved["p"].bfloat16().float().mT @ saved["do"], saved["k"])},
+    dtypes=("fp32",),
+)  # fmt: skip
+_kernel(
+    "lse_in_the_dtype", "log-sum-exp for the backward pass looks rounded", without="wide lse", dtypes=("fp16", "bf16")
+)
 _kernel("d_over_the_width_of_keys", "sums the first d_k columns", without="columns of D")
 _kernel("dv_summed_in_bf16", "", _narrow_sum(torch.bfloat16), dtypes=("bf16",))
 _kernel("dv_summed_in_fp16", "", _narrow_sum(torch.float16), dtypes=("fp16",))
@@ -183,3 +194,46 @@ def backward_spoils_what_was_saved(q: Tensor, k: Tensor, v: Tensor, **call: Any)
     if q.requires_grad:
         q.register_hook(lambda gradient: gradient * next(passes, 2.0))
     return attend(q, k, v, **call)
+
+
+class _HalfGradient(torch.autograd.Function):
+    """The identity; its gradient is half of what it should be."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> Tensor:
+        return outer[0] / 2
+
+
+@wrong(says="gradient of the mask")
+def half_of_the_gradient_of_the_mask(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
+) -> Tensor:
+    trained = attn_mask is not None and attn_mask.requires_grad
+    return attend(q, k, v, _HalfGradient.apply(attn_mask) if trained else attn_mask, **call)
+
+
+class _GradientIn(torch.autograd.Function):
+    """The identity; its gradient passes through another dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, out: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.dtype = dtype
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None]:
+        return outer[0].to(ctx.dtype).to(outer[0].dtype), None
+
+
+@wrong("bf16")
+def gradient_of_the_output_in_fp16(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    return _GradientIn.apply(attend(q, k, v, **call), torch.float16)
+
+
+@wrong(says="where only v need")
+def no_gradient_for_values_alone(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    return attend(q, k, v if q.requires_grad or k.requires_grad else v.detach(), **call)

@@ -31,6 +31,13 @@ def at_most_16_heads(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return torch.cat([out[:, :16], torch.zeros_like(out[:, 16:])], 1)
 
 
+@wrong(says="more than a grid of blocks holds")
+def at_most_65535_blocks(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    out = attend(q, k, v, **call)
+    out.flatten(0, 1)[65_535:] = 0.0
+    return out
+
+
 @wrong(says="first one's k and v")
 def first_sequence_for_all(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return attend(q, k[:1].expand(q.shape[0], -1, -1, -1), v[:1].expand(q.shape[0], -1, -1, -1), **call)
@@ -136,3 +143,10 @@ def strides_of_the_mask_ignored(
     q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
 ) -> Tensor:
     return attend(q, k, v, attn_mask if attn_mask is None else _from_storage(attn_mask), **call)
+
+
+@wrong()
+def one_pointer_for_a_packed_tensor(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """Tensors that share a storage are taken for the same one."""
+    shared = q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr() and q.shape == k.shape
+    return attend(q, q if shared else k, v, **call)

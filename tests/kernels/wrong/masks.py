@@ -265,3 +265,23 @@ def mask_of_minus_one_hundred(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> T
         return apply_mask(scores, attn_mask, is_causal)
 
     return attend(q, k, v, masked=masked, **call)
+
+
+@wrong(says="lacks the log2(e)")
+def mask_without_log2_e(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any) -> Tensor:
+    """Scores times log2(e) for exp2, but a float mask added as it is."""
+    if attn_mask is not None and attn_mask.dtype != torch.bool:
+        attn_mask = wide(attn_mask) * math.log(2)
+    return attend(q, k, v, attn_mask, **call)
+
+
+@wrong()
+def blocks_empty_for_the_first_sequence_skipped(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
+) -> Tensor:
+    """Which blocks of keys are empty is looked up in the mask of the first sequence and head."""
+    if attn_mask is None or attn_mask.dtype != torch.bool or attn_mask.dim() < 4:
+        return attend(q, k, v, attn_mask, **call)
+    first = attn_mask[:1, :1].any(-2, keepdim=True).expand(-1, -1, -1, k.shape[2])
+    blocks = torch.nn.functional.pad(first, (0, -k.shape[2] % 64)).unflatten(-1, (-1, 64)).any(-1)
+    return attend(q, k, v, attn_mask & blocks.repeat_interleave(64, -1)[..., : k.shape[2]], **call)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.kernels.catalogue import wrong
+from tests.kernels.catalogue import NARROW, wrong
 from tests.kernels.parts import attend, default_scale, full_mask, group_heads, online, update, wide
 
 State = tuple[Tensor, Tensor, Tensor]
@@ -149,3 +149,18 @@ def accumulator_not_rescaled_for_the_remainder(q: Tensor, k: Tensor, v: Tensor, 
         return out + weights @ v if partial else new_out, new_total, new
 
     return online(q, k, v, block=64, step=step, **call)
+
+
+@wrong(*NARROW)
+def splits_merged_by_narrow_lse(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """The log-sum-exp of each split of the keys is kept in the dtype of the output."""
+
+    def weigh(p: Tensor, v: Tensor) -> Tensor:
+        parts = [slice(start, start + 256) for start in range(0, v.shape[2], 256)]
+        totals = torch.stack([p[..., part].sum(-1, keepdim=True) for part in parts])
+        outs = torch.stack([p[..., part] @ v[:, :, part] for part in parts]) / totals.clamp_min(1e-30)
+        lse = (totals.log() + 20).to(q.dtype).float()
+        merged = (lse - lse.amax(0)).exp()
+        return (outs * merged).sum(0) / merged.sum(0)
+
+    return attend(q, k, v, weigh=weigh, **call)

@@ -26,6 +26,21 @@ def scale_by_model_width(q: Tensor, k: Tensor, v: Tensor, scale: float | None = 
     return attend(q, k, v, scale=1 / math.sqrt(heads) if scale is None else scale, **call)
 
 
+@wrong(says="of a width padded from 40")
+def scale_by_padded_width(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, **call: Any) -> Tensor:
+    width = -(-q.shape[-1] // 64) * 64
+    return attend(q, k, v, scale=1 / math.sqrt(width) if scale is None else scale, **call)
+
+
+@wrong(says="log2(e) is missing")
+def powers_of_two_without_log2_e(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    def weights(scores: Tensor) -> Tensor:
+        power = (scores - scores.amax(-1, keepdim=True)).exp2()
+        return power / power.sum(-1, keepdim=True)
+
+    return attend(q, k, v, weights=weights, **call)
+
+
 @wrong(says="the one given is ignored")
 def explicit_scale_ignored(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, **call: Any) -> Tensor:
     return attend(q, k, v, **call)
@@ -87,7 +102,7 @@ def exponential_by_cubic(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor
     return attend(q, k, v, weights=weights, **call)
 
 
-@wrong("fp32")
+@wrong("fp32", says="1e-5 looks added to the sum")
 def small_number_in_the_sum(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     def weights(scores: Tensor) -> Tensor:
         power = (scores - scores.amax(-1, keepdim=True)).exp()
@@ -137,3 +152,11 @@ def maximum_before_the_scale(
     logits = (scores - shown.amax(-1, keepdim=True)) * factor
     power = (logits if bias is None else logits + bias).exp()
     return (power @ wide(v) / power.sum(-1, keepdim=True)).to(q.dtype)
+
+
+@wrong(says="the one given is ignored")
+def scale_ignored_while_decoding_with_groups(
+    q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, **call: Any
+) -> Tensor:
+    packed = q.shape[2] == 1 and q.shape[1] != k.shape[1]
+    return attend(q, k, v, scale=None if packed else scale, **call)
