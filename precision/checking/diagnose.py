@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from precision.checking.faults import Evidence
-from precision.checking.guess import name_faults
+from precision.checking.guess import name_conditional_faults, name_faults
 from precision.checking.locate import locate
 from precision.checking.problems import PROBLEMS
 from precision.checking.result import Outcome, Row
@@ -45,9 +45,16 @@ def _guess(rows: Iterable[Row], failed: Sequence[tuple[Truth, Values]]) -> list[
     tried = sorted((found for found in wrong if found), key=_plainest_first)[:_MOST_TRIED]
     evidence = [found for tensors in tried for found in tensors]
     passed = {(row.dtype, row.problem, row.tensor) for row in rows if row.outcome is Outcome.OK and not row.note}
-    named = _cover([name_faults(found, passed) for found in evidence])
+    named = _cover([name_faults(found, passed) for found in evidence]) or _name_condition(evidence)
     places = (f"{found.tensor}: {where}" for found in evidence if (where := locate(found)))
     return named or list(islice(places, 1))
+
+
+def _name_condition(evidence: list[Evidence]) -> list[str]:
+    """A fault that explains every failure, although it would spoil what is right, too."""
+    explained = [name_conditional_faults(found) for found in evidence]
+    common = [fault for fault in explained[0] if all(fault in faults for faults in explained)] if explained else []
+    return [f"{fault}, though not everywhere" for fault in common[:1]]
 
 
 def _plainest_first(wrong: list[Evidence]) -> tuple[bool, bool, int]:

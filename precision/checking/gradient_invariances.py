@@ -37,7 +37,9 @@ class GradientInvariances:
     def _mask_gradient(self) -> Iterator[str]:
         for name in _TRAINED:
             truth = truth_of(find_problem(name), self._first.format.name, 0, self._first.call.do.device)
-            self._kernel.gradients(truth.call.x, truth.call.do)
+            out, _ = self._kernel.gradients(truth.call.x, truth.call.do)
+            if self._is_wrong(out, truth, "out"):
+                return  # the problem itself says so
             for said in judge_mask_gradient(self._kernel, truth):
                 yield said
                 return

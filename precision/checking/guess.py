@@ -25,30 +25,40 @@ _WITNESSES = (
 )
 
 Place = tuple[str, str, str]  # dtype, problem, tensor
+Explanation = tuple[float, str, Hypothesis]  # how far the prediction is from what the kernel gave
 
 
 def name_faults(evidence: Evidence, passed: Set[Place]) -> list[str]:
     """The hypotheses that predict the kernel's values, the best first; those much worse than the best are left out.
 
-    `passed` are the tensors that are right. Where they speak against all hypotheses, the kernel has the fault under
-    some condition, which is said.
+    `passed` are the tensors that are right: no fault is named that would spoil them.
     """
     if format := narrower_format(evidence.found[evidence.tensor], evidence.truth):
         bits = format.significand_bits
         return [f"{evidence.tensor} looks rounded to {format.name}: no element has more than {bits} bits"]
-    good = sorted(_explanations(evidence), key=lambda found: found[0])
-    believed = [found for found in good if not _is_contradicted(found[1], found[2], evidence, passed)]
-    named = [_in_backward(sentence, evidence.tensor) for sentence in _best(evidence, believed)]
-    conditional = [] if named else _best(evidence, [found for found in good if found[2].left == EXACT])
-    return named or [f"{_in_backward(sentence, evidence.tensor)}, though not everywhere" for sentence in conditional]
+    good = _good_explanations(evidence)
+    return _best(evidence, [found for found in good if not _is_contradicted(found[1], found[2], evidence, passed)])
 
 
-def _best(evidence: Evidence, found: list[tuple[float, str, Hypothesis]]) -> list[str]:
+def name_conditional_faults(evidence: Evidence) -> list[str]:
+    """The same where right tensors speak against all of them, so that the fault must depend on a condition."""
+    return _best(evidence, [found for found in _good_explanations(evidence) if found[2].left == EXACT])
+
+
+def _good_explanations(evidence: Evidence) -> list[Explanation]:
+    return sorted(_explanations(evidence), key=lambda found: found[0])
+
+
+def _best(evidence: Evidence, found: list[Explanation]) -> list[str]:
     error = _distance(evidence, evidence.right)
-    return [sentence for distance, sentence, _ in found if distance <= _TIE * found[0][0] + _SAME * error]
+    return [
+        _in_backward(sentence, evidence.tensor)
+        for distance, sentence, _ in found
+        if distance <= _TIE * found[0][0] + _SAME * error
+    ]
 
 
-def _explanations(evidence: Evidence) -> Iterator[tuple[float, str, Hypothesis]]:
+def _explanations(evidence: Evidence) -> Iterator[Explanation]:
     """Predictions that leave little of the error, or no more than rounding may leave."""
     error = _distance(evidence, evidence.right)
     yardsticks = yardstick_of(evidence.truth.problem, evidence.truth.format.name, evidence.value.device)

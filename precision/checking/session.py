@@ -18,13 +18,14 @@ from precision.checking.result import Outcome, Row
 from precision.checking.steadiness import explain_by_calls
 from precision.checking.steps import Kind, Step
 from precision.checking.trial import Bench, Trial
+from precision.checking.truth import KEPT_INPUTS
 from precision.kernel import Kernel
 from precision.threads import one_thread
 from precision.torch_state import watch_torch_state
 
 Level = Literal["full", "quick"]
 
-_SEEDS = {"full": 2, "quick": 1}
+_SEEDS = {"full": KEPT_INPUTS, "quick": 1}
 
 
 class Session:

@@ -85,6 +85,13 @@ def _documents(shape: Shape, generator: Generator, format: Format) -> Operands:
     return replace(x, attn_mask=(torch.arange(shape.q_len) // 100)[:, None] == torch.arange(shape.kv_len) // 100)
 
 
+def _left_padding(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """(B, 1, 1, S): sequences of unlike length that end together, so that whole blocks at the front are empty."""
+    x = draw_normal(shape, generator, format)
+    begins = shape.kv_len * (1 + torch.arange(shape.batch)) // (shape.batch + 1)
+    return replace(x, attn_mask=torch.arange(shape.kv_len) >= begins[:, None, None, None])
+
+
 def _empty_blocks(shape: Shape, generator: Generator, format: Format) -> Operands:
     """(L, S), -24 for the first third of the keys and -inf for all others: a weight that they keep wins."""
     x = draw_normal(shape, generator, format)
@@ -139,6 +146,7 @@ PROBLEMS = [
     CheckProblem("additive-gqa", "a bias of each query head", Shape(2, 4, 2, 21, 35, 24, 24), draw_additive_mask),
     CheckProblem("documents", "blocks without a key for some rows", Shape(1, 1, 1, 300, 300, 16, 16), _documents),
     CheckProblem("empty-blocks", "blocks without a key", Shape(1, 2, 2, 17, 900, 16, 16), _empty_blocks),
+    CheckProblem("left-padding", "blocks without a key at the front", _RAGGED, _left_padding),
     CheckProblem("ragged-batch", "blocks without a key for one sequence", _RAGGED, _ragged(0)),
     CheckProblem("ragged-heads", "blocks without a key for one head", _RAGGED, _ragged(1)),
     CheckProblem("ragged-rows", "blocks without a key for one query", _RAGGED, _ragged(0, 2)),

@@ -8,7 +8,7 @@ from precision.problem import Shape
 
 _BLOCKS = "blocks and remainders"
 # Multiples of 8 and of 4 that leave a remainder in steps of 16, 32, 64 and 128; 33 and 40 are below 64.
-_WIDTHS = (1, 2, 5, 72, 80, 96, 100, 112, 160, 192, 320, 512)
+_WIDTHS = (2, 5, 72, 80, 96, 100, 112, 160, 192, 320, 512)
 
 
 def _of_width(d_k: int, d_v: int, purpose: str = "the width of a head") -> CheckProblem:
