@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from precision.checking.limits import list_limits
+from precision.checking.limits import find_refusal, list_limits
 from precision.checking.result import CheckResult, Outcome, Row, Verdict
 from precision.checking.steps import Kind, Step
 
@@ -52,7 +52,7 @@ class Conduct:
         """Take the steps and say what came of them."""
         begin = time.perf_counter()
         left = self._take_steps(taker, begin + self.budget)
-        self.rows += taker.find_changes(self.steps[0].dtype)
+        self.rows += [*find_refusal(self.rows), *taker.find_changes(self.steps[0].dtype)]
         reasons = taker.explain(self.rows)
         limits = (*list_limits(self.rows), *self._not_reached(left, taker.ended))
         verdict = Verdict.FAIL if reasons else Verdict.PASS_WITH_LIMITS if limits else Verdict.PASS
@@ -85,7 +85,10 @@ class Conduct:
         here = [row for row in failed if row.dtype == step.dtype]
         if self.level == "quick" and here:
             return False
-        return step.kind is Kind.PROBLEM or not any(row.problem == "plain" for row in here)
+        if step.kind is Kind.PROBLEM:
+            return True
+        plain = [row for row in self.rows if (row.dtype, row.problem) == (step.dtype, "plain")]
+        return any(row.max_abs is not None for row in plain) and not any(row.outcome is Outcome.FAIL for row in plain)
 
     def _not_reached(self, left: list[Step], lost: bool) -> Iterator[str]:
         problems = {step.problem for step in left if step.kind is Kind.PROBLEM}

@@ -8,22 +8,24 @@ import torch
 from torch import Tensor
 
 from precision.checking.mask_gradient import judge_mask_gradient
-from precision.checking.problems import Call, find_problem
-from precision.checking.truth import Truth, truth_of
+from precision.checking.problems import Call
+from precision.checking.truth import Truth
 from precision.kernel import Kernel
 from precision.operands import Operands
 
 # Masks of every broadcast.
 _TRAINED = ("additive-full", "same-additive-2d", "same-additive-batch", "same-additive-heads", "same-additive-keys")
 
+FindTruth = Callable[[str, int], Truth]  # of a problem's name and a seed
 IsWrong = Callable[[Tensor, Truth, str], bool]  # a gradient, the truth of its call, and which gradient it is
 
 
 class GradientInvariances:
-    """Checks of the backward pass of one kernel, on two calls whose gradients are known."""
+    """Checks of the backward pass of one kernel, on calls whose gradients are known."""
 
-    def __init__(self, kernel: Kernel, first: Truth, second: Truth, is_wrong: IsWrong) -> None:
-        self._kernel, self._first, self._second, self._is_wrong = kernel, first, second, is_wrong
+    def __init__(self, kernel: Kernel, truth: FindTruth, is_wrong: IsWrong) -> None:
+        self._kernel, self._truth, self._is_wrong = kernel, truth, is_wrong
+        self._first, self._second = (truth("plain", seed) for seed in (0, 1))
 
     def checks(self) -> dict[str, Callable[[], Iterator[str]]]:
         """By name what says, in sentences, what is wrong; raises Unsupported where there is no backward pass."""
@@ -36,7 +38,7 @@ class GradientInvariances:
 
     def _mask_gradient(self) -> Iterator[str]:
         for name in _TRAINED:
-            truth = truth_of(find_problem(name), self._first.format.name, 0, self._first.call.do.device)
+            truth = self._truth(name, 0)
             out, _ = self._kernel.gradients(truth.call.x, truth.call.do)
             if self._is_wrong(out, truth, "out"):
                 return  # the problem itself says so

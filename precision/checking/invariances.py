@@ -13,8 +13,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from precision.checking.fit import fit
 from precision.checking.gradient_invariances import GradientInvariances
-from precision.checking.large_grid import find_lost_copies
+from precision.checking.large_grid import REFUSED, find_lost_copies
 from precision.checking.mask_gradient import NO_GRADIENT
 from precision.checking.problems import find_problem
 from precision.checking.result import Outcome, Row
@@ -29,6 +30,7 @@ from precision.operands import Operands
 _CHANCE = "two calls with the same inputs differ, and one of them is wrong"
 _WITHIN_ROUNDING = "two calls with the same inputs differ by up to"
 _SHARED = "the output shares memory with"
+_LIMITS = (_WITHIN_ROUNDING, NO_GRADIENT, _SHARED, REFUSED)
 _MANY = 24  # of which one in six that goes wrong is met with a probability of 99 %
 
 
@@ -37,9 +39,9 @@ class Invariances:
 
     def __init__(self, kernel: Kernel, dtype: str, device: torch.device, backward: bool) -> None:
         self._kernel, self._dtype, self._backward = kernel, dtype, backward
-        problem = find_problem("plain")
-        self._first, self._second = (truth_of(problem, dtype, seed, device) for seed in (0, 1))
-        self._masked = [truth_of(find_problem("bool-full"), dtype, seed, device) for seed in (0, 1)]
+        self._device = device
+        self._first, self._second = (self._truth("plain", seed) for seed in (0, 1))
+        self._masked = [self._truth("bool-full", seed) for seed in (0, 1)]
 
     def rows(self) -> Iterator[Row]:
         """One row an invariance; the plain problem itself must have passed."""
@@ -56,13 +58,19 @@ class Invariances:
             "large-grid": self._large_grid,
         }
         if self._backward:
-            checks |= GradientInvariances(self._kernel, self._first, self._second, self._is_wrong).checks()
+            checks |= GradientInvariances(self._kernel, self._truth, self._is_wrong).checks()
         for name, check in checks.items():
             for note in self._notes(check) or [""]:
-                limit = note.startswith((_WITHIN_ROUNDING, NO_GRADIENT, _SHARED))
+                limit = note.startswith(_LIMITS)
                 outcome = Outcome.LIMIT if limit else Outcome.FAIL if note else Outcome.OK
                 of_chance = self._notes(self._many_calls) if outcome is Outcome.FAIL else []
                 yield Row(self._dtype, name, "out", outcome, note=next(iter(of_chance), note))
+
+    def _truth(self, name: str, seed: int = 0) -> Truth:
+        """Of one call of a problem, in a shape that the kernel takes."""
+        return truth_of(
+            fit(self._kernel, find_problem(name), self._dtype, self._device), self._dtype, seed, self._device
+        )
 
     def _notes(self, check: Callable[[], Iterator[str]]) -> list[str]:
         try:
@@ -125,7 +133,7 @@ class Invariances:
 
     def _own_memory(self) -> Iterator[str]:
         """Who adds to an output in place must not change an input: with one key, out is v."""
-        for truth in (self._first, truth_of(find_problem("one-key"), self._dtype, 0, self._first.call.do.device)):
+        for truth in (self._first, self._truth("one-key")):
             x = truth.call.x
             memory = self._forward(x).untyped_storage().data_ptr()
             for name in ("q", "k", "v"):
@@ -153,7 +161,7 @@ class Invariances:
             yield "scale=1/sqrt(d_k) is not the same as no scale"
 
     def _large_grid(self) -> Iterator[str]:
-        return find_lost_copies(self._forward, self._is_wrong, self._dtype, self._first.call.do.device)
+        return find_lost_copies(self._forward, self._is_wrong, self._truth("1088-heads"))
 
     def _another_mask(self) -> Iterator[str]:
         first, second = (self._is_wrong(self._forward(truth.call.x), truth) for truth in self._masked)

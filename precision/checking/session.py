@@ -54,9 +54,9 @@ class Session:
             return self._probe_fp64()
         bench = self._bench(step.dtype, _SEEDS[self._level])
         problem = find_problem(step.problem)
-        trial = bench.attempt(problem)
+        trial = bench.attempt_fitted(problem)
         if any(row.outcome is Outcome.FAIL for row in trial.rows):
-            self._failures.append(Failure(bench, problem, trial))
+            self._failures.append(Failure(bench, trial.failed[0].problem if trial.failed else problem, trial))
         return list(trial.rows)
 
     def find_changes(self, dtype: str) -> list[Row]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from precision.checking.beyond import judge_beyond
 from precision.checking.features import features_of
+from precision.checking.fit import fit
+from precision.checking.limits import BY_SHAPE
 from precision.checking.problems import CheckProblem
+from precision.checking.refusal import is_refusal
 from precision.checking.result import Outcome, Row
 from precision.checking.rule import judge
 from precision.checking.truth import Truth, Values, truth_of, yardstick_of
@@ -27,6 +30,7 @@ class Trial:
 
     rows: tuple[Row, ...]
     failed: tuple[Truth, Values] | None = None
+    own_error: str = ""  # with which the kernel refuses what it was called on
 
 
 class Bench:
@@ -36,11 +40,24 @@ class Bench:
         self.kernel, self.dtype, self.device = kernel, dtype, device
         self._backward, self._seeds = backward, seeds
         self._seconds = 0.0  # in calls on the inputs of a problem
+        self._own_error = ""
+
+    def attempt_fitted(self, problem: CheckProblem) -> Trial:
+        """The same as `attempt`, in another shape where the kernel refuses that of the problem, which is a limit."""
+        trial = self.attempt(problem)
+        if not trial.own_error:
+            return trial
+        fitted = fit(self.kernel, problem, self.dtype, self.device)
+        if fitted == problem:
+            return trial
+        limit = Row(self.dtype, problem.name, "out", Outcome.REFUSED, note=f"{BY_SHAPE}{trial.own_error}")
+        trial = self.attempt(fitted)
+        return replace(trial, rows=(limit, *trial.rows))
 
     def attempt(self, problem: CheckProblem) -> Trial:
         """Call the kernel on the problem's inputs, up to the first that goes wrong. A slow one gets one input."""
         rows: list[Row] = []
-        self._seconds = 0.0
+        self._seconds, self._own_error = 0.0, ""
         for seed in range(1 if problem.beyond else self._seeds):
             truth = truth_of(problem, self.dtype, seed, self.device)
             rows, values = self._call(truth)
@@ -48,7 +65,7 @@ class Bench:
                 return Trial(tuple(rows), (truth, values))
             if any(row.outcome is not Outcome.OK for row in rows) or self._seconds > _SLOW:
                 break
-        return Trial(tuple(rows))
+        return Trial(tuple(rows), own_error=self._own_error)
 
     def _call(self, truth: Truth) -> tuple[list[Row], Values | None]:
         """The output, and where nothing is wrong with it, the output once more with its gradients."""
@@ -111,11 +128,13 @@ class Bench:
             return self._row(truth, tensor, Outcome.REFUSED, note)
         if truth.problem.may_be_refused:
             return self._row(truth, tensor, Outcome.OK, f"refused: {said}")
+        if tensor == "out" and not isinstance(error, Broken) and is_refusal(error):
+            self._own_error = said
         if truth.problem.beyond:
             return self._row(truth, tensor, Outcome.REFUSED, f"refused {truth.problem.beyond}: {said}")
-        if isinstance(error, Broken) or not what:
+        if isinstance(error, Broken) or not (what or is_refusal(error)):
             return self._row(truth, tensor, Outcome.FAIL, said)
-        return self._row(truth, tensor, Outcome.REFUSED, f"{what} refused: {said}")
+        return self._row(truth, tensor, Outcome.REFUSED, f"{what} refused: {said}" if what else f"{BY_SHAPE}{said}")
 
     def _row(self, truth: Truth, tensor: str, outcome: Outcome, note: str) -> Row:
         return Row(self.dtype, truth.problem.name, tensor, outcome, note=note)

@@ -41,6 +41,7 @@ def wrong_scale(evidence: Evidence) -> Iterator[Prediction]:
         ignored = "the one given is ignored" if x.scale else "scale=0 is taken for none"
         scales[f"matches the default scale: {ignored}"] = 1 / math.sqrt(d_k)
         scales["matches the default scale times the one given"] = x.scale_value / math.sqrt(d_k)
+    given = "" if x.scale is None else ", not the one given"
     for sentence, scale in scales.items():
         if not math.isclose(scale, x.scale_value, rel_tol=1e-6):
-            yield sentence, evidence.under(replace(x, scale=scale))
+            yield sentence + ("" if "the one given" in sentence else given), evidence.under(replace(x, scale=scale))

@@ -85,6 +85,13 @@ def _documents(shape: Shape, generator: Generator, format: Format) -> Operands:
     return replace(x, attn_mask=(torch.arange(shape.q_len) // 100)[:, None] == torch.arange(shape.kv_len) // 100)
 
 
+def _global_rows(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """(L, S): every query sees the 16 keys around its own place, and every 64th one, in the middle of a block, all."""
+    x = draw_normal(shape, generator, format)
+    row, key = torch.arange(shape.q_len)[:, None], torch.arange(shape.kv_len)
+    return replace(x, attn_mask=((row - key).abs() <= 8) | (row % 64 == 37))
+
+
 def _left_padding(shape: Shape, generator: Generator, format: Format) -> Operands:
     """(B, 1, 1, S): sequences of unlike length that end together, so that whole blocks at the front are empty."""
     x = draw_normal(shape, generator, format)
@@ -145,6 +152,7 @@ PROBLEMS = [
     CheckProblem("bool-gqa", "a mask of each query head", Shape(2, 4, 2, 21, 35, 24, 24), draw_bool_mask),
     CheckProblem("additive-gqa", "a bias of each query head", Shape(2, 4, 2, 21, 35, 24, 24), draw_additive_mask),
     CheckProblem("documents", "blocks without a key for some rows", Shape(1, 1, 1, 300, 300, 16, 16), _documents),
+    CheckProblem("global-rows", "blocks with keys for one row", Shape(1, 2, 2, 200, 200, 16, 16), _global_rows),
     CheckProblem("empty-blocks", "blocks without a key", Shape(1, 2, 2, 17, 900, 16, 16), _empty_blocks),
     CheckProblem("left-padding", "blocks without a key at the front", _RAGGED, _left_padding),
     CheckProblem("ragged-batch", "blocks without a key for one sequence", _RAGGED, _ragged(0)),

@@ -49,7 +49,8 @@ def _contrasts(shape: Shape, generator: Generator, format: Format) -> Operands:
     q = torch.zeros(shape.batch, shape.q_heads, shape.q_len, shape.d_k, dtype=torch.float64)
     q[..., :_COLUMNS] = torch.randint(-5, 6, (*q.shape[:3], _COLUMNS), generator=generator)
     q[..., _COLUMNS] = round(15 * shape.d_k**0.5)
-    return Operands(q, k, columns[:, -shape.d_v :].expand(shape.batch, shape.kv_heads, -1, -1))
+    last = torch.arange(-shape.d_v, 0) % _COLUMNS
+    return Operands(q, k, columns[:, last].expand(shape.batch, shape.kv_heads, -1, -1))
 
 
 def _large_sums(shape: Shape, generator: Generator, format: Format) -> Operands:
