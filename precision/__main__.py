@@ -1,5 +1,5 @@
 """`python -m precision` is the command `precision`."""
 
-from precision.cli import main
+from precision.entry import main
 
 main()

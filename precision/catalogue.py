@@ -1,4 +1,4 @@
-"""What can be named in a configuration, and the columns of a row: the lists behind `precision list`."""
+"""What can be named in a configuration, the columns of a row and others: the lists behind `precision list`."""
 
 from __future__ import annotations
 
@@ -81,6 +81,14 @@ def _stages() -> pd.DataFrame:
     return pd.DataFrame(list(STAGES.items()), columns=["stage", "meaning"])
 
 
+def _problems() -> pd.DataFrame:
+    """what `precision check` calls a kernel with, by the names that its output gives"""
+    from precision.checking.problems import PROBLEMS
+
+    lines = [(problem.name, str(problem.shape), problem.purpose) for problem in PROBLEMS]
+    return pd.DataFrame(lines, columns=["problem", "shape", "what it tries"])
+
+
 def _published() -> pd.DataFrame:
     """results of others that `precision reproduce` makes again"""
     from precision.published.published import published
@@ -125,5 +133,6 @@ _KINDS: dict[str, Callable[[], pd.DataFrame]] = {
     "columns": _columns,
     "recipes": _recipes,
     "zoo": _zoo,
+    "problems": _problems,
     "published": _published,
 }

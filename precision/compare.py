@@ -7,19 +7,24 @@ runs solved the very same problem.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
 
 from precision.errors import UsageError
-from precision.records.store import RunRecord
+from precision.records.run_record import RunRecord
+from precision.records.show import ROWS
+from precision.report.rows import measured_rows
+from precision.report.source import Source
+from precision.report.verdict.noise import noise_of
 
 # A kernel that sums in another order has another error: by less than this on the thousands of elements of a case.
 _ERROR_FACTOR = 1.5
 # Latencies of two runs were not sampled in turns, so a smaller difference may be the machine's.
 _LATENCY_FACTOR = 1.3
 _IDENTITY = ("case", "method", "inputs", "dtype", "scale", "mask", "q_len", "kv_len", "d_k")
+NARROW = replace(ROWS, spare=("case",))  # on a terminal that has no room for all of that
 _GRADIENTS = ("dq", "dk", "dv")
 _COUNTS = ("rows_nonfinite", "rows_nan_lost", "rows_masked_wrong", *(f"{name}_nonfinite" for name in _GRADIENTS))
 _ERRORS = tuple(f"{name}_rms" for name in ("out", *_GRADIENTS))
@@ -32,12 +37,14 @@ class RunComparison:
     """`rows`: one line a common case with `verdict` (worse, better, other or same) and `why`.
 
     `environment` maps what differs between the environments to its two values; `only` counts the cases that one of
-    the runs has alone, of base and of new.
+    the runs has alone, of base and of new. `noise` says in which of them the machine was busy: then no latency is
+    judged.
     """
 
     rows: pd.DataFrame
     environment: dict[str, tuple[object, object]]
     only: tuple[int, int]
+    noise: dict[str, str]
 
     @property
     def verdict(self) -> str:
@@ -51,6 +58,14 @@ class RunComparison:
         alone = f"; only in base {self.only[0]}, only in new {self.only[1]}" if any(self.only) else ""
         return f"{len(self.rows)} common cases: {', '.join(parts)}{alone}."
 
+    @property
+    def sentences(self) -> list[str]:
+        """What differs between the environments, what could not be judged, and the summary."""
+        differing = [f"{key}: {before} → {after}" for key, (before, after) in self.environment.items()]
+        busy = [f"in {run} {noise}" for run, noise in self.noise.items()]
+        unjudged = [f"Latencies are not compared, for the machine was busy: {'; '.join(busy)}."] if busy else []
+        return [*differing, *unjudged, self.summary()]
+
 
 def compare_runs(base: tuple[RunRecord, pd.DataFrame], new: tuple[RunRecord, pd.DataFrame]) -> RunComparison:
     """Compare the rows of two runs; raises UsageError when they have no case in common."""
@@ -58,7 +73,9 @@ def compare_runs(base: tuple[RunRecord, pd.DataFrame], new: tuple[RunRecord, pd.
     common = before.index.intersection(after.index, sort=False)
     if common.empty:
         raise UsageError("the two runs have no case in common; compare runs of the same configuration")
-    judged = [_judge(*pair) for pair in zip(_records(before, common), _records(after, common), strict=True)]
+    noise = {name: said for name, run in (("base", base), ("new", new)) if (said := _noise(*run))}
+    pairs = zip(_records(before, common), _records(after, common), strict=True)
+    judged = [_judge(*pair, is_quiet=not noise) for pair in pairs]
     rows = after.loc[common].reset_index()[list(_IDENTITY)]
     rows = pd.concat([pd.DataFrame(judged, columns=["verdict", "why"]), rows], axis=1)
     environments = (base[0].environment, new[0].environment)
@@ -67,7 +84,12 @@ def compare_runs(base: tuple[RunRecord, pd.DataFrame], new: tuple[RunRecord, pd.
         for key in sorted({*environments[0], *environments[1]})
         if environments[0].get(key) != environments[1].get(key)
     }
-    return RunComparison(rows, differing, (len(before) - len(common), len(after) - len(common)))
+    return RunComparison(rows, differing, (len(before) - len(common), len(after) - len(common)), noise)
+
+
+def _noise(record: RunRecord, frame: pd.DataFrame) -> str | None:
+    """What the report says of a busy machine, and the same rule for the latencies of the zoo, which it leaves out."""
+    return noise_of(Source(record, frame).rows) or noise_of(measured_rows(frame))
 
 
 def _by_case(frame: pd.DataFrame) -> pd.DataFrame:
@@ -82,13 +104,15 @@ def _records(frame: pd.DataFrame, cases: pd.Index[str]) -> list[Record]:
     return frame.loc[cases, names].to_dict("records")
 
 
-def _judge(before: Record, after: Record) -> tuple[str, str]:
+def _judge(before: Record, after: Record, is_quiet: bool) -> tuple[str, str]:
     if before["status"] != after["status"]:
         verdict = {"ok": "better"}.get(after["status"], "worse" if before["status"] == "ok" else "other")
         return verdict, f"{before['status']} → {after['status']}"
     if after["status"] != "ok":
         return "same", ""
-    changes = [*_counts(before, after), *_errors(before, after), *_latency(before, after)]
+    changes = [*_counts(before, after), *_errors(before, after)]
+    if is_quiet:
+        changes += _latency(before, after)
     for verdict in ("worse", "better"):
         if reasons := [why for word, why in changes if word == verdict]:
             return verdict, "; ".join(reasons)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 
 if TYPE_CHECKING:
     from precision.checking.conduct import Listener as CheckListener
@@ -65,8 +66,9 @@ def check_bar() -> Iterator[CheckListener]:
 def _bar(unit: str) -> Progress:
     console = Console(stderr=True)
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        # On a narrow terminal the description is cut, and no number.
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TextColumn(f"{unit},"),
         TimeElapsedColumn(),
@@ -74,4 +76,4 @@ def _bar(unit: str) -> Progress:
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal, expand=True)

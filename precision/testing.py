@@ -21,8 +21,8 @@ def assert_accurate(
 ) -> None:
     """Raise AssertionError with the reasons when `precision.check` fails, or with the limits when it is strict.
 
-    The arguments are those of `precision.check`, and the kernel is called in this process as there. Raises UsageError
-    as it does.
+    The arguments are those of `precision.check`, and the kernel is called in this process as there; the level `quick`
+    stops at the first failure in a dtype, `full` goes on to the others. Raises UsageError as `precision.check` does.
     """
     __tracebackhide__ = True  # pytest shows the caller's line
     result = check(kernel, dtypes=dtypes, device=device, backward=backward, strict=strict, level=level)

@@ -1,4 +1,4 @@
-"""How long a grid of 100,000 cases takes to plan, read, report, show, compare and export, and how large all is.
+"""How long 100,000 cases take to plan, reuse, report, show, compare, export and follow, and how large all of it is.
 
     python scripts/big_grid.py [SEEDS]
 
@@ -33,6 +33,24 @@ from pathlib import Path
 from made_store import make_store
 print(make_store(Path("store.sqlite"), int(sys.argv[1]), ["first", "second"]), "rows in each of two runs")
 """
+_REUSE = """
+import sys
+from functools import partial
+from pathlib import Path
+from precision.records.store import Store
+from precision.sweep.config import parse_config
+from precision.sweep.grid import plan
+from precision.sweep.reuse import reuse, wanted
+from precision.sweep.task import Plan
+from made_store import ENVIRONMENT, config_text
+tasks = tuple(plan(parse_config(config_text(int(sys.argv[1])))))
+revisions = {method: "" for task in tasks for method in task.methods}
+works = wanted(Plan(tasks, "0+0", ENVIRONMENT, revisions), {})
+with Store(Path("store.sqlite")) as store:
+    known = partial(store.rows.known, code="0+0", environment=ENVIRONMENT)
+    found = sum(len(batch.rows) for part in reuse(works, known, revisions) for batch in part.batches)
+print(found, "rows of an earlier run are taken over")
+"""
 _STEPS = {
     "report": ["report", "--out", "report"],
     "show": ["show"],
@@ -41,6 +59,7 @@ _STEPS = {
     "compare": ["compare", "1", "2"],
     "export csv": ["export", "rows.csv"],
     "export parquet": ["export", "rows.parquet"],
+    "history": ["history"],
 }
 
 
@@ -50,6 +69,7 @@ def main(seeds: str) -> None:
         folder = Path(name)
         _measure("plan", [sys.executable, "-c", _PLAN, seeds], folder)
         _measure("make the store", [sys.executable, "-c", _MAKE, seeds], folder)
+        _measure("reuse", [sys.executable, "-c", _REUSE, seeds], folder)
         for step, arguments in _STEPS.items():
             _measure(step, [sys.executable, "-m", "precision", *arguments, "--store", "store.sqlite"], folder)
         print(f"report folder: {_size(folder / 'report'):.1f} MB; store: {_size(folder / 'store.sqlite'):.0f} MB")

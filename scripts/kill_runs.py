@@ -96,7 +96,7 @@ def read_rows(store: Path) -> pd.DataFrame:
     if not store.is_file():
         return pd.DataFrame()
     with Store(store) as kept:
-        return kept.frame(kept.find_run().id) if kept.runs() else pd.DataFrame()
+        return kept.rows.frame(kept.runs.find().id) if kept.runs.all() else pd.DataFrame()
 
 
 def differences(before: pd.DataFrame, after: pd.DataFrame, right: pd.DataFrame) -> list[str]:
@@ -114,14 +114,14 @@ def _count(store: Path) -> int:
     if not store.is_file():
         return 0
     with Store(store) as kept:
-        return len(kept.kept_cases(1))
+        return len(kept.rows.kept(1))
 
 
 def _has_ended(store: Path) -> bool:
     if not store.is_file():
         return False
     with Store(store) as kept:
-        return any(run.finished for run in kept.runs())
+        return any(run.finished for run in kept.runs.all())
 
 
 def _lives(group: int) -> bool:

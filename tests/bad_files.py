@@ -78,10 +78,10 @@ def make_runs(path):
     rows.append({**identity(make_row(method="flex")), "status": "refused", "note": "cannot"})
     with Store(path) as store:
         for _ in range(2):
-            number = store.begin_run("made", "Made", CONFIG, "0+0", {"torch": "2.13.0"})
+            number = store.runs.begin("made", "Made", CONFIG, "0+0", {"torch": "2.13.0"})
             for cells in rows:
-                store.add(number, Row(cells))
-            store.finish_run(number, {"wall": 1.0})
+                store.rows.add(number, {0: Row(cells)})
+            store.runs.finish(number, {"wall": 1.0})
 
 
 def identity(cells):

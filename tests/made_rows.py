@@ -4,7 +4,7 @@ import json
 
 from precision.records.columns import COLUMNS
 from precision.records.frame import make_frame
-from precision.records.store import RunRecord
+from precision.records.run_record import RunRecord
 from precision.report.rows import measured_rows
 
 UNSHIFTED = "eager[max_subtraction=false]"

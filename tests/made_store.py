@@ -71,14 +71,11 @@ def make_store(path, seeds, draws=("first",)):
     tasks = plan(parse_config(text))
     with Store(path) as store:
         for draw in draws:
-            run = store.begin_run("big", "A big grid", text, "0+0", ENVIRONMENT)
+            run = store.runs.begin("big", "A big grid", text, "0+0", ENVIRONMENT)
             generator = random.Random(draw)
-            store._db.execute("BEGIN")  # a transaction a row would take as long as the disk needs for each
-            for task in tasks:
-                for method in task.methods:
-                    store.add(run, _row(task, method, generator))
-            store._db.execute("COMMIT")
-            store.finish_run(run, {"kernels": 60.0, "references": 20.0, "wall": 100.0})
+            cases = ((task, method) for task in tasks for method in task.methods)
+            store.rows.add(run, {place: _row(*case, generator) for place, case in enumerate(cases)})
+            store.runs.finish(run, {"kernels": 60.0, "references": 20.0, "wall": 100.0})
     return sum(len(task.methods) for task in tasks)
 
 

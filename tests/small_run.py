@@ -52,4 +52,4 @@ def measure_small_run(folder):
     path = folder / "store.sqlite"
     number = execute(str(config), store=path)
     with Store(path) as store:
-        return path, store.find_run(number), store.frame(number)
+        return path, store.runs.find(number), store.rows.frame(number)

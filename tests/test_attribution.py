@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from precision.errors import UsageError
-from precision.explain.attribution import OTHERS, attribute
+from precision.explain.attribution import OTHERS, Attribution, Contribution, attribute
 from precision.explain.bars import draw_attribution
+from precision.explain.diagnosis import Diagnosis
 from precision.explain.shapley import exact_shapley, sample_shapley
 from precision.explain.stage_errors import Size, StageErrors
 from precision.inputs.make import make_inputs, make_upstream
 from precision.numerics.reference import attend
 from precision.numerics.rounding import round_to
 from precision.problem import Problem, Shape
+from precision.report.show import listed
 from precision.stages.plan import Plan
 from precision.stages.presets import find_plan
 
@@ -232,6 +234,29 @@ def test_a_tensor_without_an_error_has_nothing_to_share_out() -> None:
     found = attribute(Problem(Shape(1, 1, 1, 4, 1, 8, 8), "fp16", "normal"), find_plan("eager"), "arithmetic")
     assert found.total["out"].rms == 0.0
     assert found.tensors == [] and found.contributions == () and found.to_json()["closure"] == {}
+
+
+@pytest.mark.parametrize(
+    ("shares", "most"),
+    [
+        ({"q": (0.2, 0.0), "k": (0.6, 0.0), "v": (0.2, 0.0)}, ["k"]),
+        ({"q": (0.44, 0.0), "k": (0.46, 0.0), "v": (0.10, 0.0)}, ["k", "q"]),  # 4 % less
+        ({"q": (0.40, 0.0), "k": (0.45, 0.0), "v": (0.15, 0.0)}, ["k"]),  # 11 % less
+        # Apart by 0.12, and the standard error of the difference of 0.06 and 0.08 is 0.1.
+        ({"q": (0.38, 0.06), "k": (0.50, 0.08), "v": (0.12, 0.001)}, ["k", "q"]),
+        ({"q": (0.30, 0.0), "k": (0.33, 0.0), "v": (0.31, 0.0)}, ["k", "v", "q"]),
+    ],
+)
+def test_stages_that_cost_about_the_same_are_not_ranked(
+    shares: dict[str, tuple[float, float]], most: list[str]
+) -> None:
+    size = Size(1e-4, 1e-3)
+    parts = tuple(Contribution("out", n, (n,), size, size, share, share, error) for n, (share, error) in shares.items())
+    made = Attribution(SMALL, FLASH, "total", {"out": size}, parts)
+    assert [part.group for part in made.costliest()] == most
+    sentence = Diagnosis(SMALL, "flash", made, (), ()).sentences[0]
+    tie = "cost most, and about the same, " if len(most) > 1 else "costs most, "
+    assert sentence.startswith(f"fp16: {listed(most)} {tie}{round(100 * shares['k'][0])}")
 
 
 # The figure

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer.main
-from bad_files import CONFIG, TEXT, fuzz, make_folder, require_sound, run
+from bad_files import CONFIG, TEXT, fuzz, require_sound, run
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,20 +18,6 @@ from precision.errors import UsageError
 from precision.inputs.capture_file import CallTensors, write
 from precision.sweep.config import Sweep, parse_config
 from precision.sweep.grid import plan
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with one sound file of each kind."""
-    return make_folder(tmp_path_factory.mktemp("bad"))
-
-
-@pytest.fixture
-def here(folder, monkeypatch):
-    """That folder as the current one."""
-    monkeypatch.chdir(folder)
-    return folder
-
 
 # Configurations
 

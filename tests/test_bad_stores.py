@@ -8,25 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from bad_files import CONFIG, TEXT, fuzz, make_folder, make_runs, require_sound, run
+from bad_files import CONFIG, TEXT, fuzz, make_runs, require_sound, run
 from hypothesis import given
 from hypothesis import strategies as st
 
 import precision
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with one sound file of each kind."""
-    return make_folder(tmp_path_factory.mktemp("bad"))
-
-
-@pytest.fixture
-def here(folder, monkeypatch):
-    """That folder as the current one."""
-    monkeypatch.chdir(folder)
-    return folder
-
 
 # Stores
 

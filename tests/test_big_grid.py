@@ -9,7 +9,8 @@ from made_store import config_text, make_store
 
 from precision import compare
 from precision.records import show
-from precision.records.store import Store, read_run
+from precision.records.read_run import read_run
+from precision.records.store import Store
 from precision.report import limits, source, write
 from precision.report.ablation import ablation_rows, pooled
 from precision.report.blocks import Section, Table
@@ -138,10 +139,10 @@ def build_rows(path):
 def test_comparing_and_showing_a_big_run(big, capsys, monkeypatch):
     monkeypatch.setattr(show, "_MOST_LINES", 50)
     with Store(big) as store:
-        cases = store.frame(1)["case"].nunique()
+        cases = store.rows.frame(1)["case"].nunique()
     found = compare.compare_runs(read_run("1", big), read_run("2", big))
     assert len(found.rows) == cases
     show.render(found.rows, "table")
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 50 + 5  # a frame of four lines, and the sentence
+    assert len(lines) == 50 + 3  # a header, a rule, and the sentence
     assert lines[-1] == f"and {cases - 50:,} more lines, which are not shown; `precision export` writes every row"

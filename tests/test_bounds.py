@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+from draws import normal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -31,10 +32,6 @@ from tests.plain import any_operands
 CPU = torch.device("cpu")
 FP16 = find_format("fp16")
 U = FP16.unit_roundoff
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def fp16(x: Tensor) -> Tensor:

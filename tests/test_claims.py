@@ -2,13 +2,15 @@
 
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
+from draws import normal
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from precision.claims import page
@@ -21,21 +23,10 @@ from precision.claims.training.task import CONTEXT, Stream
 from precision.claims.write import write_ledger
 from precision.errors import UsageError
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Share, Value
 from precision.numerics.rounding import round_to
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """The tensors are small: on busy cores threads would take longer to start than the work."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def stream(seed: int = 0) -> torch.Generator:
@@ -51,6 +42,54 @@ def test_interval_by_hand() -> None:
     mean, low, high, replicates = seen.at("a", "s", 4)
     assert (mean, replicates) == (2.0, 3)
     assert high - mean == mean - low == pytest.approx(4.302652729911275 / math.sqrt(3), rel=1e-9)
+
+
+def test_the_interval_of_a_share_by_hand() -> None:
+    """Wilson's ends are the shares x whose distance from p is t standard errors of x: |x - p| = t sqrt(x (1 - x) / n).
+
+    n is what p (1 - p) / n = s^2 / 3 makes it; t = 4.302653 for 2 degrees of freedom.
+    """
+    values = (0.0, 0.0, 0.003)
+    seen = Evidence.of([Share("a", "", math.nan, seed, value) for seed, value in enumerate(values)])
+    p, low, high, _ = seen.at("a")
+    assert p == pytest.approx(0.001, rel=1e-12)
+    n = p * (1 - p) / (0.003**2 / 3 / 3)  # the variance of (0, 0, c) is c^2 / 3
+    for end in (low, high):
+        assert abs(end - p) == pytest.approx(4.302652729911275 * math.sqrt(end * (1 - end) / n), rel=1e-9)
+    assert 0 < low < p < high < 1
+    straight = Evidence.of([Value("a", "", math.nan, seed, value) for seed, value in enumerate(values)]).at("a")
+    assert straight.low < 0  # what Student's t makes of them
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_the_interval_of_a_share_stays_between_0_and_1(values: list[float]) -> None:
+    seen = Evidence.of([Share("a", "", math.nan, seed, value) for seed, value in enumerate(values)])
+    mean, low, high, _ = seen.at("a")
+    assert 0 <= low <= mean * (1 + 1e-12) and mean * (1 - 1e-12) <= high <= 1
+    other = Evidence.of([Share("a", "", math.nan, seed, 1 - value) for seed, value in enumerate(values)]).at("a")
+    assert (other.low, other.high) == pytest.approx((1 - high, 1 - low), abs=1e-9)
+
+
+def test_in_the_middle_the_interval_of_a_share_is_students() -> None:
+    """Far from 0 and 1 the two differ by terms in t^2 / n alone."""
+    values = [0.5 + offset for offset in (-0.001, 0.0, 0.001)]
+    share, straight = (
+        Evidence.of([kind("a", "", math.nan, seed, value) for seed, value in enumerate(values)]).at("a")
+        for kind in (Share, Value)
+    )
+    assert (share.low, share.high) == pytest.approx((straight.low, straight.high), abs=1e-6)
+
+
+def test_every_claim_marks_its_shares() -> None:
+    """No interval of a quantity that is said to be a share, or that counts among all, leaves [0, 1]."""
+    words = ("share", "rows with", "round to 0", "entropy", "weight, m", "infinite")
+    for finding in run_claims(["one-hot", "saturation-99", "half-overflow", "shift-is-safe", "linear"], quick=True):
+        frame = finding.seen.frame
+        shares = frame["quantity"].map(lambda name: any(word in name for word in words))
+        assert shares.any() and frame.loc[shares, "is_share"].all(), finding.id
+        table = finding.seen.table()
+        of_shares = table[table["quantity"].isin(frame.loc[shares, "quantity"])]
+        assert of_shares["low"].min() >= 0 and of_shares["high"].max() <= 1, finding.id
 
 
 def test_one_replicate_is_its_own_interval() -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 from precision import cli
+from precision.checking.problems import PROBLEMS
 from precision.records.columns import COLUMNS
 
 Run = Callable[..., tuple[int, str, str]]
@@ -65,6 +67,22 @@ def test_a_report_goes_where_it_is_told(small: Run, tmp_path: Path) -> None:
     assert (tmp_path / "elsewhere" / "deep" / "report.html").is_file()
 
 
+def test_a_report_overwrites_no_file_that_the_user_edited(small: Run, tmp_path: Path) -> None:
+    assert small("report", "--out", ".")[0] == 0
+    Path("small.toml").write_text(CONFIG + "# tried with more heads\n")
+    Path("report.md").write_text("my notes")
+    before = {path: path.read_bytes() for path in (tmp_path / "small.toml", tmp_path / "report.md")}
+    for arguments in (("report", "--out", "."), ("run", "small.toml", "--out", ".")):
+        status, _, err = small(*arguments)
+        assert (status, err.count("\n")) == (2, 1)
+        assert "'report.md' is no report's" in err and "not overwritten" in err and "--out" in err
+    assert {path: path.read_bytes() for path in before} == before
+    Path("report.md").unlink()
+    status, _, err = small("report", "--out", ".")
+    assert status == 2 and "'small.toml' is no report's" in err
+    assert Path("small.toml").read_bytes() == before[tmp_path / "small.toml"]
+
+
 def test_show_prints_tables_csv_json_and_markdown(small: Run) -> None:
     assert "eager[max_subtraction=false]" in small("show")[1]
     csv = pd.read_csv(io.StringIO(small("show", "--format", "csv", "--columns", "all")[1]))
@@ -73,6 +91,7 @@ def test_show_prints_tables_csv_json_and_markdown(small: Run) -> None:
     rows = json.loads(small("show", "1", "--format", "json", "--columns", "status,note,out_max_abs")[1])
     assert [row["status"] for row in rows].count("refused") == 4
     assert {row["out_max_abs"] is None for row in rows if row["status"] == "refused"} == {True}
+    assert small("show", "--format", "csv", "--columns", "case,dtype,case")[1].splitlines()[0] == "case,dtype"
     assert small("show", "--format", "markdown", "--columns", "case,dtype")[1].splitlines()[0].split("|")[1:3] == [
         " case             ",
         " dtype   ",
@@ -82,7 +101,7 @@ def test_show_prints_tables_csv_json_and_markdown(small: Run) -> None:
 def test_runs_lists_what_the_store_holds(small: Run) -> None:
     status, out, _ = small("runs")
     assert status == 0
-    (line,) = [line for line in out.splitlines() if " 1 " in line]
+    (line,) = [line for line in out.splitlines() if line.startswith("1 ")]
     assert "small" in line and "not finished" not in line
 
 
@@ -104,6 +123,18 @@ def test_without_a_terminal_a_run_says_now_and_then_how_far_it_is(
         progress._lines(progress.Console(stderr=True))(SimpleNamespace(done=2, cases=9))  # type: ignore[arg-type]
         said.append(capsys.readouterr().err)
     assert said == ["", "2 of 9 cases\n"]
+
+
+def test_the_bar_cuts_words_and_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    from precision import progress
+
+    drawn = io.StringIO()
+    console = progress.Console(file=drawn, width=80, force_terminal=True)
+    monkeypatch.setattr(progress, "Console", lambda **_: console)
+    with progress._bar("cases") as bar:
+        bar.add_task("ablation: eager[max_subtraction=false] fp16", total=10500, completed=3800)
+    assert "ablation: eager[" in drawn.getvalue()
+    assert "3800/10500" in drawn.getvalue() and "0:00:00" in drawn.getvalue()
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
@@ -128,13 +159,21 @@ def test_export_writes_what_show_prints(small: Run, name: str) -> None:
         "columns",
         "recipes",
         "zoo",
+        "problems",
         "published",
     ],
 )
 def test_every_kind_can_be_listed(command: Run, kind: str) -> None:
     status, out, _ = command("list", kind)
     assert status == 0
-    assert len(out.splitlines()) > 4
+    assert len(out.splitlines()) > 2  # a header, a rule, and more
+
+
+def test_every_problem_of_a_check_is_listed_with_what_it_tries(command: Run) -> None:
+    lines = command("list", "problems")[1].splitlines()[2:]
+    assert [line.split()[0] for line in lines] == [problem.name for problem in PROBLEMS]
+    for line, problem in zip(lines, PROBLEMS, strict=True):
+        assert problem.purpose and line.rstrip().endswith(problem.purpose)
 
 
 MISTAKES = [
@@ -225,6 +264,34 @@ def test_a_stopped_command_says_what_is_kept(
 
     monkeypatch.setattr(works, stop)
     assert command(*arguments) == (130, "", words)
+
+
+def test_the_installed_command_begins_where_ctrl_c_is_minded() -> None:
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    assert project["scripts"] == {"precision": "precision.entry:main"}
+
+
+@pytest.mark.parametrize("module", ["precision.cli", "typer", "precision.sweep.run"])
+def test_ctrl_c_while_python_imports_is_one_line(module: str, tmp_path: Path) -> None:
+    """A signal that arrives when the module is about to be imported."""
+    script = f"""
+import os, signal, sys
+from precision.entry import main
+
+class Stop:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+assert "typer" not in sys.modules and {module!r} not in sys.modules
+sys.meta_path.insert(0, Stop())
+sys.argv = ["precision", "run", "quick"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 130
+    assert done.stderr.startswith("precision: stopped") and done.stderr.count("\n") == 1
+    assert done.stdout == ""
 
 
 def test_a_reader_that_leaves_is_no_error(small: Run) -> None:

@@ -8,18 +8,29 @@ import pytest
 
 from precision.compare import RunComparison, compare_runs
 from precision.errors import UsageError
+from precision.records.read_run import read_run
 from precision.records.row import Cell, Row
-from precision.records.store import RunRecord, Store, read_run
+from precision.records.run_record import RunRecord
+from precision.records.store import Store
+from precision.report.source import Source
+from precision.report.verdict.methods import best_methods
 
+IDENTITY: dict[str, Cell] = {
+    "sweep": "s",
+    "method": "eager",
+    "inputs": "normal",
+    "dtype": "fp16",
+    "max_subtraction": True,
+}
 ENVIRONMENT = {"torch": "2.13.0", "threads": 2}
-OK: dict[str, Cell] = {"status": "ok", "rows": 8, "rows_nonfinite": 0, "out_rms": 1e-4}
+OK: dict[str, Cell] = {"status": "ok", "rows": 8, "rows_nonfinite": 0, "out_rms": 1e-4, "out_rel_l2": 1e-3}
 
 
 def recorded(path: Path, cells: dict[str, Cell], case: str = "c", **environment: Any) -> tuple[RunRecord, pd.DataFrame]:
     with Store(path) as store:
-        run = store.begin_run("name", "title", "", "code", {**ENVIRONMENT, **environment})
-        store.add(run, Row({"case": case, "sweep": "s", "method": "eager", **cells}))
-        return store.find_run(run), store.frame(run)
+        run = store.runs.begin("name", "title", "", "code", {**ENVIRONMENT, **environment})
+        store.rows.add(run, {0: Row({**IDENTITY, "case": case, **cells})})
+        return store.runs.find(run), store.rows.frame(run)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +61,8 @@ def recorded(path: Path, cells: dict[str, Cell], case: str = "c", **environment:
             "latency × 0.68",
         ),
         (  # the medians differ as much, but the intervals touch
-            {**OK, "latency_samples": str([1.0, 1.0, 1.0, 1.0, 1.04, 2.0, 2.0, 2.0, 2.0])},
-            {**OK, "latency_samples": str([1.0, 1.0, 1.0, 1.0, 1.54, 2.0, 2.0, 2.0, 2.0])},
+            {**OK, "latency_samples": str([1.0, 1.0, 1.0, 1.0, 1.0, 1.29, 1.29, 1.29, 1.29])},
+            {**OK, "latency_samples": str([1.28, 1.28, 1.28, 1.28, 1.34, 1.4, 1.4, 1.4, 1.4])},
             "same",
             "",
         ),
@@ -64,6 +75,43 @@ def test_each_kind_of_change_is_named(
     found = compare_runs(recorded(path, before), recorded(path, after))
     assert found.rows[["verdict", "why"]].to_numpy().tolist() == [[verdict, why]]
     assert found.verdict == ("fail" if verdict == "worse" else "pass")
+
+
+QUIET = {**OK, "latency_samples": str([1.0 + i / 100 for i in range(9)])}
+SLOWER = {**OK, "latency_samples": str([1.5 + i / 100 for i in range(9)])}
+# The interval of the median of nine reaches from the second to the eighth: 1.2 over a median of 2.
+BUSY = {**OK, "latency_samples": str([1.4, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 2.6])}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [(BUSY, QUIET, ["base"]), (QUIET, BUSY, ["new"]), (BUSY, BUSY, ["base", "new"]), (QUIET, SLOWER, [])],
+)
+def test_latencies_are_not_ranked_where_the_machine_was_busy(
+    tmp_path: Path, before: dict[str, Cell], after: dict[str, Cell], named: list[str]
+) -> None:
+    path = tmp_path / "s.sqlite"
+    base, new = recorded(path, before), recorded(path, after)
+    found = compare_runs(base, new)
+    said = [sentence for sentence in found.sentences if "Latencies are not compared" in sentence]
+    assert [run for run in ("base", "new") if f"in {run} half" in " ".join(said)] == named
+    assert found.rows["verdict"].tolist() == (["same"] if named else ["worse"])
+    # The rule is that of the report.
+    rows = [Source(*run).rows.assign(method=method, problem="p") for run in (base, new) for method in ("a", "b")]
+    is_busy = ["busy" in (best_methods(pd.concat(rows[i : i + 2])) or "") for i in (0, 2)]
+    assert [run for run, busy in zip(("base", "new"), is_busy, strict=True) if busy] == named
+
+
+def test_latencies_of_the_zoo_are_not_ranked_either(tmp_path: Path) -> None:
+    path, zoo = tmp_path / "s.sqlite", {"inputs": "zoo/first-call"}
+    found = compare_runs(recorded(path, {**BUSY, **zoo}), recorded(path, {**SLOWER, **zoo, "latency_samples": "[9.0]"}))
+    assert list(found.noise) == ["base"] and found.verdict == "pass"
+
+
+def test_a_busy_machine_does_not_hide_a_larger_error(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    found = compare_runs(recorded(path, BUSY), recorded(path, {**BUSY, "out_rms": 2e-4}))
+    assert found.rows[["verdict", "why"]].to_numpy().tolist() == [["worse", "out_rms 0.0001 → 0.0002"]]
 
 
 def compared(tmp_path: Path) -> RunComparison:

@@ -6,27 +6,14 @@ import sqlite3
 
 import pandas as pd
 import pytest
-from bad_files import CONFIG, identity, make_folder, make_runs, run
+from bad_files import CONFIG, identity, make_runs, run
 from made_rows import make_row
 
+from precision.records.read_run import read_run
 from precision.records.row import Row
-from precision.records.store import Store, read_run
+from precision.records.store import Store
 from precision.report.reproduce import lines_for
 from precision.report.write import write_report
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with one sound file of each kind."""
-    return make_folder(tmp_path_factory.mktemp("bad"))
-
-
-@pytest.fixture
-def here(folder, monkeypatch):
-    """That folder as the current one."""
-    monkeypatch.chdir(folder)
-    return folder
-
 
 # What is shown
 
@@ -49,11 +36,12 @@ def hostile_pages(tmp_path_factory):
         for d_k in (16, 64)
     ]  # fmt: skip
     with Store(folder / "s.sqlite") as store:
-        number = store.begin_run(HOSTILE, HOSTILE, CONFIG, HOSTILE, {HOSTILE: HOSTILE})
+        number = store.runs.begin(HOSTILE, HOSTILE, CONFIG, HOSTILE, {HOSTILE: HOSTILE})
         for cells in rows:
-            store.add(number, Row({name: value for name, value in cells.items() if value is not None}))
-        store.add(
-            number, Row({**identity(make_row(sweep=HOSTILE, method="<script>")), "status": "raised", "note": HOSTILE})
+            store.rows.add(number, {0: Row({name: value for name, value in cells.items() if value is not None})})
+        store.rows.add(
+            number,
+            {0: Row({**identity(make_row(sweep=HOSTILE, method="<script>")), "status": "raised", "note": HOSTILE})},
         )
     paths = write_report(*read_run("1", folder / "s.sqlite"), folder / "out")
     return paths.html.read_text(), paths.markdown.read_text(), [path.read_text() for path in paths.figures]

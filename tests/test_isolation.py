@@ -185,8 +185,8 @@ def test_a_kernel_of_the_users_own_is_a_method(tmp_path, monkeypatch):
     Path("mine.py").write_text(KERNEL.replace("return beside.attend(q, k, v, scale)", "return v"))
     runs.append(execute("own.toml", device="cpu", store=store))
     with Store(store) as kept:
-        before, after = (kept.frame(run).set_index(["method", "mask"]) for run in runs)
-        assert "references" in kept.find_run(runs[1]).seconds
+        before, after = (kept.rows.frame(run).set_index(["method", "mask"]) for run in runs)
+        assert "references" in kept.runs.find(runs[1]).seconds
     mine = "kernel[function=mine.py:attention]"
     assert before.loc[(mine, "none"), "out_max_abs"] < 1e-5
     assert after.loc[(mine, "none"), "out_max_abs"] > 0.1

@@ -1,43 +1,24 @@
-"""From a task to rows: statuses, reuse, and the costs that are measured beside the numbers."""
+"""From a task to rows: statuses, references, the backward pass, and rows of earlier runs."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from measuring import CPU, PROBLEM, measured
 from torch import Tensor
 
-import precision
 from precision.backends.backend import Absent, Attention, Refused, backends
-from precision.latency.clock import time_first
-from precision.latency.sample import sample_latency
 from precision.operands import Operands
-from precision.problem import Problem, Shape
+from precision.problem import Problem
 from precision.records.row import Row, Status
-from precision.records.store import Store
-from precision.sweep.environment import code_version
-from precision.sweep.grid import Task
 from precision.sweep.measure import Bench
-from precision.sweep.memory import measure_peak_memory
-from precision.sweep.run import execute
 from precision.sweep.stopwatch import Stopwatch
-from precision.sweep.turns import Turn, sample_in_turns
-
-CPU = torch.device("cpu")
-PROBLEM = Problem(Shape(1, 2, 2, 9, 7, 8, 5), "fp16")
-
-
-def measured(
-    *methods: str, problem: Problem = PROBLEM, backward: bool = False, latency: bool = False, known: Any = None
-) -> list[Row]:
-    bench = Bench(CPU, Stopwatch())
-    return list(bench.measure(Task("s", problem, methods, backward, latency), known or {}))
+from precision.sweep.turns import Turn
 
 
 @pytest.fixture
@@ -176,45 +157,6 @@ def test_a_refused_backward_pass_leaves_the_forward_row(monkeypatch: pytest.Monk
     assert "dq_max_abs" not in row.cells
 
 
-class Counting:
-    """Prepared calls of a method that takes a while, sets something up, or fails after some calls."""
-
-    def __init__(self, fails_after: int = 10**9) -> None:
-        self.opened = self.called = 0
-        self._fails_after = fails_after
-
-    @contextmanager
-    def prepare(self) -> Iterator[Attention]:
-        self.opened += 1
-        yield self.call
-
-    def call(self) -> Tensor:
-        self.called += 1
-        if self.called > self._fails_after:
-            raise MemoryError("no more")
-        return torch.zeros(1)
-
-
-def test_methods_take_turns_and_one_with_a_set_up_does_not() -> None:
-    quick, other, compiled = Counting(), Counting(), Counting()
-    turns = {
-        "quick": Turn(quick.prepare, 0.001),
-        "other": Turn(other.prepare, 0.001),
-        "compiled": Turn(compiled.prepare, 5.0),
-    }
-    found = sample_in_turns(turns, CPU)
-    assert compiled.opened == 1
-    assert quick.opened == other.opened > 7
-    assert all(len(found[name]) >= 7 for name in turns)  # type: ignore[arg-type]
-
-
-def test_a_method_that_fails_while_it_is_timed_takes_nothing_from_the_others() -> None:
-    good, bad = Counting(), Counting(fails_after=50)
-    found = sample_in_turns({"good": Turn(good.prepare, 0.001), "bad": Turn(bad.prepare, 0.001)}, CPU)
-    assert isinstance(found["bad"], MemoryError)
-    assert len(found["good"]) >= 7  # type: ignore[arg-type]
-
-
 @pytest.mark.usefixtures("misbehaving")
 def test_a_method_that_fails_while_it_is_timed_is_a_hole(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(turns: dict[str, Turn], device: torch.device) -> dict[str, Any]:
@@ -224,108 +166,3 @@ def test_a_method_that_fails_while_it_is_timed_is_a_hole(monkeypatch: pytest.Mon
     hole, timed = measured("eager", "sdpa-math", latency=True)
     assert (hole.status, hole.cells["note"]) == (Status.RAISED, "MemoryError: no more")
     assert timed.cells["latency_samples"] == json.dumps([0.5] * 7)
-
-
-def test_latency_is_that_of_the_call() -> None:
-    pause = 0.004
-
-    def call() -> Tensor:
-
-        time.sleep(pause)
-        return torch.zeros(1)
-
-    _, first = time_first(call, CPU)
-    samples = sample_latency(call, CPU)
-    assert first >= pause
-    assert len(samples) >= 7
-    assert min(samples) >= pause  # time.sleep never returns early
-
-
-@pytest.mark.parametrize("size", [1000, 250_000])
-def test_peak_memory_is_what_the_call_holds_at_once(size: int) -> None:
-    x = torch.ones(size)
-
-    def call() -> Tensor:
-        kept = x + 1  # 4 size bytes, held to the end
-        for _ in range(3):
-            kept = kept * 2  # and 4 size more while the product is made
-        return kept
-
-    assert measure_peak_memory(call, CPU) == pytest.approx(8 * size, abs=256)
-
-
-def test_a_run_keeps_every_row_and_a_second_one_measures_nothing_but_latency(tmp_path: Path) -> None:
-    config = tmp_path / "small.toml"
-    config.write_text(
-        """
-        title = "small"
-        [[sweep]]
-        name = "plain"
-        methods = ["eager", "sdpa-math"]
-        dtype = ["fp16"]
-        q_len = 8
-        d_k = 4
-        [[sweep]]
-        name = "timed"
-        methods = ["eager", "sdpa-math"]
-        dtype = ["fp16"]
-        q_len = 8
-        d_k = 4
-        latency = true
-        """
-    )
-    path = tmp_path / "s.sqlite"
-    heard = []
-    first = execute(str(config), device="cpu", store=path, listener=heard.append)
-    assert [(progress.done, progress.cases) for progress in heard] == [(i, 4) for i in range(1, 5)]
-    second = execute(str(config), device="cpu", store=path)
-    with Store(path) as store:
-        frames = [store.frame(first), store.frame(second)]
-        record = store.find_run(second)
-    assert record.finished
-    assert "references" not in record.seconds  # nothing but latency was left to do
-    numbers = [column for column in frames[0] if "latency" not in column]
-    assert frames[0][numbers].equals(frames[1][numbers])
-    assert frames[1]["latency"].isna().tolist() == [True, True, False, False]
-    assert json.loads(frames[1]["latency_samples"][2]) != json.loads(frames[0]["latency_samples"][2])
-    third = execute(str(config), device="cpu", store=path, fresh=True)
-    with Store(path) as store:
-        assert "references" in store.find_run(third).seconds
-
-
-def test_the_api_gives_the_rows_as_a_frame(tmp_path: Path) -> None:
-    config = tmp_path / "one.toml"
-    config.write_text('title = "t"\n[[sweep]]\nname = "a"\nmethods = ["eager"]\ndtype = ["fp64"]\nq_len = 5\nd_k = 3')
-    frame = precision.run(str(config), device="cpu", store=tmp_path / "s.sqlite")
-    assert frame["status"].tolist() == ["ok"]
-    assert frame["out_max_abs"][0] < 1e-12
-
-
-def test_inputs_larger_than_the_machine_are_refused_before_anything_is_made(tmp_path: Path) -> None:
-    config = tmp_path / "huge.toml"
-    config.write_text(
-        'title = "t"\n[[sweep]]\nname = "big"\nmethods = ["eager"]\nq_len = 1_000_000_000\nd_k = 4096\nq_heads = 64'
-    )
-    with pytest.raises(precision.UsageError, match=r"'big'.*GiB"):
-        execute(str(config), store=tmp_path / "s.sqlite")
-    assert not (tmp_path / "s.sqlite").exists()
-
-
-def test_the_code_version_follows_every_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of other code must not be taken for those of this one, wherever the code differs."""
-    for name in ("__init__.py", "formats.py", "deep/inside.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("one = 1\n")
-    monkeypatch.setattr(precision, "__file__", str(tmp_path / "__init__.py"))
-    seen = [code_version()]
-    for name in ("formats.py", "deep/inside.py"):
-        (tmp_path / name).write_text("one = 2\n")
-        seen.append(code_version())
-    assert len(set(seen)) == 3
-    assert code_version() == seen[-1]
-
-
-def test_a_device_that_is_not_there_is_refused() -> None:
-    for device in ("tpu", *(() if torch.cuda.is_available() else ("cuda",))):
-        with pytest.raises(precision.UsageError, match=device):
-            execute("quick", device=device)

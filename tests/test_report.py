@@ -17,6 +17,7 @@ from precision.errors import UsageError
 from precision.records.columns import COLUMNS, LATENCY_COLUMNS
 from precision.report.blocks import Code
 from precision.report.build import build_report
+from precision.report.folder import SUMS
 from precision.report.rows import measured_rows
 from precision.report.sections import worst
 from precision.report.source import Source
@@ -138,7 +139,7 @@ def test_html_is_one_file(written):
 def test_everything_is_under_the_folder_and_small(written):
     folder, paths = written
     files = {path for path in folder.rglob("*") if path.is_file()}
-    assert files == {paths.markdown, paths.html, paths.rows, paths.config, *paths.figures}
+    assert files == {paths.markdown, paths.html, paths.rows, paths.config, *paths.figures, folder / SUMS}
     assert sum(path.stat().st_size for path in files) < 2_000_000
 
 
@@ -161,8 +162,8 @@ def test_same_bytes_in_another_process_and_without_torch(written, small, tmp_pat
         "import sys\nfrom pathlib import Path\nfrom precision.records.store import Store\n"
         "from precision.report.write import write_report\n"
         "with Store(Path(sys.argv[1])) as store:\n"
-        "    record = store.find_run()\n"
-        "    write_report(record, store.frame(record.id), Path(sys.argv[2]))\n"
+        "    record = store.runs.find()\n"
+        "    write_report(record, store.rows.frame(record.id), Path(sys.argv[2]))\n"
         "assert 'torch' not in sys.modules, 'the report imports torch'\n"
     )
     subprocess.run([sys.executable, "-c", code, small[0], tmp_path], check=True, timeout=120)

@@ -148,3 +148,16 @@ def test_the_terminal_shows_the_tables_of_the_page(capsys):
             assert plain(field.header) in shown
     for words in ("0.50 × [0.50, 0.50]", "2 × (3.5 ×)", "No viable backend", "0 of 2", "1.0 KiB", "2 ms"):
         assert words in shown
+
+
+def test_at_80_columns_no_figure_is_cut_and_what_is_left_out_is_said(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    print_tables(build_report(source()))
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert "In every row: dtype fp16." in lines
+    assert next(line.split()[1:4] for line in lines if line.startswith("sdpa-flash")) == ["2", "of", "2"]
+    shown = plain("\n".join(lines))
+    for words in ("2 ×", "(3.5 ×)", "0.50 ×", "[0.50, 0.50]", "2 ms", "No viable backend", "sdpa-efficient"):
+        assert words in shown
+    assert "Left out, for want of room: ran, peak memory." in shown

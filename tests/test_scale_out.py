@@ -32,21 +32,6 @@ THREADS = {name: torch.get_num_threads() for name in ("OMP_NUM_THREADS", "MKL_NU
 DASK = json.dumps({"distributed": {"nanny": {"pre-spawn-environ": THREADS}}})  # which is YAML, too
 
 
-@pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    path = tmp_path_factory.mktemp("configuration") / "many.toml"
-    path.write_text(CONFIG)
-    return path
-
-
-@pytest.fixture(scope="module")
-def right(config):
-    """The rows of one worker on this machine."""
-    path = config.parent / "right.sqlite"
-    execute(str(config), device="cpu", store=path)
-    return read_rows(path)
-
-
 def test_two_processes_give_the_rows_of_one(config, right, tmp_path):
     path = tmp_path / "s.sqlite"
     execute(str(config), device="cpu", store=path, jobs=2)

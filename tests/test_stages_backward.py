@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from draws import normal
 from hypothesis import given
 from hypothesis import strategies as st
 from plain import any_operands
@@ -23,10 +24,6 @@ ORDERS = [
     Plan(grad_exp="exp2", max="none", grad_chunk=2),
     Plan(max="stale", block=2, stale=1.0, grad_chunk=1, dq_chunk=3),
 ]
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @given(x=any_operands(), plan=st.sampled_from(ORDERS))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from draws import normal
 from hypothesis import given
 from hypothesis import strategies as st
 from plain import any_operands, plain_attention
@@ -42,10 +43,6 @@ def test_exact_stages_give_attention_in_any_order(x: Operands, plan: Plan) -> No
     done, plain = attend(plan, x), plain_attention(x)
     torch.testing.assert_close(done.out, plain.out, rtol=0, atol=1e-12)
     torch.testing.assert_close(done.lse, plain.lse, rtol=0, atol=1e-12)
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def test_a_rotation_changes_nothing_but_the_roundings() -> None:

@@ -22,7 +22,7 @@ ENVIRONMENT = {"torch": "2.13.0", "threads": 2}
 
 
 def new_run(store: Store, code: str = "code", environment: dict[str, Any] = ENVIRONMENT) -> int:
-    return store.begin_run("name", "title", "text", code, environment)
+    return store.runs.begin("name", "title", "text", code, environment)
 
 
 def test_columns_are_named_once_and_documented() -> None:
@@ -55,9 +55,9 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     hole = Row({**IDENTITY, "case": "c2", "status": "refused", "note": 'd_v != d_k <script> "quoted" \''})
     with Store(tmp_path / "deep" / "s.sqlite") as store:
         run = new_run(store)
-        store.add(run, row)
-        store.add(run, hole)
-        frame = store.frame(run)
+        store.rows.add(run, {0: row})
+        store.rows.add(run, {0: hole})
+        frame = store.rows.frame(run)
     assert list(frame.columns) == [column.name for column in (*COLUMNS, *LATENCY_COLUMNS)]
     for name, value in row.cells.items():
         assert frame[name][0] == value, name
@@ -70,9 +70,9 @@ def test_latency_statistics_are_derived_from_the_samples(tmp_path: Path) -> None
     samples = [7.0, 1.0, 2.0, 6.0, 3.0, 5.0, 4.0]
     with Store(tmp_path / "s.sqlite") as store:
         run = new_run(store)
-        store.add(run, Row({**IDENTITY, **MEASURED, "latency_samples": json.dumps(samples)}))
-        store.add(run, Row({**IDENTITY, **MEASURED, "case": "c2"}))
-        frame = store.frame(run)
+        store.rows.add(run, {0: Row({**IDENTITY, **MEASURED, "latency_samples": json.dumps(samples)})})
+        store.rows.add(run, {0: Row({**IDENTITY, **MEASURED, "case": "c2"})})
+        frame = store.rows.frame(run)
     assert frame.loc[0, ["latency", "latency_low", "latency_high", "latency_count"]].tolist() == [4, 1, 7, 7]
     assert frame["latency"][1] is pd.NA
 
@@ -92,11 +92,11 @@ def test_known_rows_are_those_of_the_same_code_and_environment_without_samples(t
     old = Row({**IDENTITY, **MEASURED, "rows_nan": 1})
     new = Row({**IDENTITY, **MEASURED, "rows_nan": 2, "latency_first": 1.0, "latency_samples": "[1.0]"})
     with Store(tmp_path / "s.sqlite") as store:
-        store.add(new_run(store), old)
-        store.add(new_run(store), new)
-        store.add(new_run(store, code="other"), Row({**IDENTITY, **MEASURED, "rows_nan": 3}))
-        store.add(new_run(store, environment={**ENVIRONMENT, "threads": 1}), Row({**IDENTITY, **MEASURED}))
-        known = store.known_rows("code", ENVIRONMENT)
+        store.rows.add(new_run(store), {0: old})
+        store.rows.add(new_run(store), {0: new})
+        store.rows.add(new_run(store, code="other"), {0: Row({**IDENTITY, **MEASURED, "rows_nan": 3})})
+        store.rows.add(new_run(store, environment={**ENVIRONMENT, "threads": 1}), {0: Row({**IDENTITY, **MEASURED})})
+        known = store.rows.known(["c1"], "code", ENVIRONMENT)
     assert known["c1"].cells == {**IDENTITY, **MEASURED, "rows_nan": 2, "latency_first": 1.0}
 
 
@@ -104,38 +104,38 @@ def test_known_rows_are_those_of_the_same_code_and_environment_without_samples(t
 def test_what_was_absent_or_failed_is_tried_again(tmp_path: Path, status: str, known: bool) -> None:
     """A library may have been installed since, and a failure may have been the machine's."""
     with Store(tmp_path / "s.sqlite") as store:
-        store.add(new_run(store), Row({**IDENTITY, "status": status, "note": "why"}))
-        assert ("c1" in store.known_rows("code", ENVIRONMENT)) == known
+        store.rows.add(new_run(store), {0: Row({**IDENTITY, "status": status, "note": "why"})})
+        assert ("c1" in store.rows.known(["c1"], "code", ENVIRONMENT)) == known
 
 
 def test_a_row_is_on_disk_as_soon_as_it_is_added(tmp_path: Path) -> None:
     with Store(tmp_path / "s.sqlite") as writer, Store(tmp_path / "s.sqlite") as reader:
         run = new_run(writer)
-        writer.add(run, Row({**IDENTITY, **MEASURED}))
-        assert len(reader.frame(run)) == 1
+        writer.rows.add(run, {0: Row({**IDENTITY, **MEASURED})})
+        assert len(reader.rows.frame(run)) == 1
 
 
 def test_a_run_remembers_where_it_came_from(tmp_path: Path) -> None:
     with Store(tmp_path / "s.sqlite") as store:
         first, second = new_run(store), new_run(store)
-        store.finish_run(first, {"kernels": 1.5})
-        assert store.find_run().id == second
-        assert store.find_run(second).finished is None
-        record = store.find_run(first)
+        store.runs.finish(first, {"kernels": 1.5})
+        assert store.runs.find().id == second
+        assert store.runs.find(second).finished is None
+        record = store.runs.find(first)
         assert (record.seconds, record.environment, record.config) == ({"kernels": 1.5}, ENVIRONMENT, "text")
         with pytest.raises(UsageError, match=r"no run 9 .* 1 \(name\), 2 \(name\)"):
-            store.find_run(9)
+            store.runs.find(9)
 
 
 def test_columns_that_came_later_are_added_to_an_old_store(tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     with Store(path) as store:
         run = new_run(store)
-        store.add(run, Row({**IDENTITY, **MEASURED}))
+        store.rows.add(run, {0: Row({**IDENTITY, **MEASURED})})
     with sqlite3.connect(path) as db:
         db.execute("ALTER TABLE rows DROP COLUMN peak_memory")
     with Store(path) as store:
-        assert store.frame(run)["peak_memory"][0] is pd.NA
+        assert store.rows.frame(run)["peak_memory"][0] is pd.NA
 
 
 def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -173,10 +173,10 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
 def test_a_full_disk_is_one_sentence_and_keeps_what_was_there(tmp_path: Path) -> None:
     with Store(tmp_path / "s.sqlite") as store:
         run = new_run(store)
-        store.add(run, Row({**IDENTITY, **MEASURED}))
-        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        store.rows.add(run, {0: Row({**IDENTITY, **MEASURED})})
+        pages = store._database._connection.execute("PRAGMA page_count").fetchone()[0]
+        store._database._connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(UsageError, match="full"):
-            store.add(run, Row({**IDENTITY, **MEASURED, "case": "c2", "note": "x" * 100_000}))
+            store.rows.add(run, {0: Row({**IDENTITY, **MEASURED, "case": "c2", "note": "x" * 100_000})})
     with Store(tmp_path / "s.sqlite") as store:
-        assert store.frame(run)["case"].tolist() == ["c1"]
+        assert store.rows.frame(run)["case"].tolist() == ["c1"]

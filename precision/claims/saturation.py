@@ -9,7 +9,7 @@ from itertools import product
 from precision.claims.statistics import DTYPES, SHARP, Rows, percentile, share_zero
 from precision.experiments.draws import draw_rows
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Value
+from precision.experiments.evidence import Share, Value
 from precision.problem import Shape
 from precision.scores.scale import resolve_scale
 from precision.scores.softmax import Softmax
@@ -33,6 +33,12 @@ def lost_weights(dtype: str) -> str:
 def lost_gradients(dtype: str) -> str:
     """The name of the share of dL/ds that a dtype rounds to 0."""
     return f"dL/ds that round to 0, {dtype}"
+
+
+_SHARES = {
+    *(LARGEST, MEDIAN_LARGEST, SHARPS, ENTROPY),
+    *(lost(dtype) for dtype in DTYPES for lost in (lost_weights, lost_gradients)),
+}
 
 
 def pick(effort: Effort, quantities: list[str], divisors: list[str]) -> list[Value]:
@@ -73,4 +79,5 @@ def _measure(d_k: int, rows: int, seed: int) -> Iterator[Value]:
         found |= {lost_weights(dtype): share_zero(seen.p, dtype) for dtype in DTYPES}
         found |= {lost_gradients(dtype): share_zero(seen.ds, dtype) for dtype in DTYPES}
         for quantity, value in found.items():
-            yield Value(quantity, divisor, d_k, seed, value)
+            kind = Share if quantity in _SHARES else Value
+            yield kind(quantity, divisor, d_k, seed, value)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-import rich
 
 from precision.claims.run import Finding
 from precision.experiments.write import Pages
+from precision.records.narrow import Narrow
 from precision.records.show import render as render_frame
+from precision.records.table import say
 
 
 def render(findings: Sequence[Finding], written: Pages | None = None) -> None:
@@ -17,7 +18,8 @@ def render(findings: Sequence[Finding], written: Pages | None = None) -> None:
     if len(findings) == 1:
         _render_one(findings[0], written)
     else:
-        render_frame(pd.DataFrame([_row(finding) for finding in findings]), "table")
+        table = pd.DataFrame([_row(finding) for finding in findings])
+        render_frame(table, "table", Narrow(spare=("expected by folklore",)))
 
 
 def _row(finding: Finding) -> dict[str, str]:
@@ -32,10 +34,10 @@ def _row(finding: Finding) -> dict[str, str]:
 
 def _render_one(finding: Finding, written: Pages | None) -> None:
     row = _row(finding)
-    rich.print(f"[bold]{finding.id}[/bold]: {finding.sentence}")
-    rich.print(f"Source: {finding.claim.source}. Expected by folklore: {finding.claim.said}.")
-    rich.print(f"[bold]{row['verdict']}[/bold] {finding.judgement.condition}")
-    rich.print(finding.judgement.grounds)
+    say(f"{finding.id}: {finding.sentence}")
+    say(f"Source: {finding.claim.source}. Expected by folklore: {finding.claim.said}.")
+    say(f"{row['verdict'].capitalize()}. {finding.judgement.condition}".strip())
+    say(finding.judgement.grounds)
     render_frame(finding.seen.table(), "table")
     if written:
-        rich.print(f"Figure: {written.figures[0]}")
+        print(f"Figure: {written.figures[0]}")

@@ -20,11 +20,11 @@ from precision.cli import running, judging, explaining, reproducing, capturing  
 
 # isort: on
 from precision.cli.app import app
+from precision.entry import INTERRUPTED
 from precision.errors import UsageError
 
 # typer names the class of a wrong command line only by this subclass.
 _ArgumentError: Any = typer.BadParameter.__base__
-_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 _STOPPED_RUN = "stopped; what was measured is kept, and the same command goes on from there"
 
 
@@ -52,8 +52,8 @@ def main() -> None:
         _give_up_output()
         _fail(str(error))
     except typer.Abort:
-        status = _INTERRUPTED
-    if status == _INTERRUPTED:
+        status = INTERRUPTED
+    if status == INTERRUPTED:
         _fail(_STOPPED_RUN if "run" in sys.argv[1:2] else "stopped", status)
     sys.exit(status or 0)
 

@@ -83,12 +83,10 @@ def history(
     """Follow error and latency over commits; status 1 names the commit and the benchmark that broke a limit."""
     from precision.history.follow import follow
     from precision.history.page import write_history
-    from precision.records.show import render
+    from precision.history.show import render
 
     found = follow(asv=asv, pytest=pytest, store=store, limits=limit or ())
-    render(found.changes, "table")
-    for sentence in found.sentences:
-        typer.echo(sentence)
+    render(found)
     write_json(json, found.to_json())
     if out is not None:
         typer.echo(f"Page: {write_history(found, out)}")

@@ -36,8 +36,12 @@ def run(
 ) -> None:
     """Measure every case of a configuration, keep the rows, and write the report; one that was stopped goes on."""
     from precision.progress import progress_bar
+    from precision.report.folder import require_free
+    from precision.report.write import HTML, MARKDOWN, ROWS
     from precision.sweep.run import execute
 
+    if out is not None:
+        require_free(out, dict.fromkeys((MARKDOWN, HTML, ROWS)))
     with progress_bar() as listener:
         number = execute(
             config,
@@ -68,13 +72,13 @@ def show(
     ] = None,
 ) -> None:
     """Print the rows of a run."""
-    from precision.records.show import render, select
+    from precision.records.show import ROWS, render, select
     from precision.records.store import Store
 
     with Store(store, create=False) as kept:
-        frame = kept.frame(kept.find_run(run).id)
+        frame = kept.rows.frame(kept.runs.find(run).id)
     everything = "all" if format in (Format.CSV, Format.JSON) else None
-    render(select(frame, columns or everything), format.value)
+    render(select(frame, columns or everything), format.value, ROWS)
 
 
 @app.command()
@@ -85,17 +89,17 @@ def compare(
     every: Annotated[bool, typer.Option("--all", help="Show the cases that are the same, too.")] = False,
 ) -> None:
     """Compare two runs case by case; status 1 when one is worse in the new run."""
-    from precision.compare import compare_runs
+    from precision.compare import NARROW, compare_runs
+    from precision.records.read_run import read_run
     from precision.records.show import render
-    from precision.records.store import read_run
+    from precision.records.table import say
 
     comparison = compare_runs(read_run(base, store), read_run(new, store))
     rows = comparison.rows if every else comparison.rows[comparison.rows["verdict"] != "same"]
     if not rows.empty:
-        render(rows, "table")
-    for key, (before, after) in comparison.environment.items():
-        typer.echo(f"{key}: {before} → {after}")
-    typer.echo(comparison.summary())
+        render(rows, "table", NARROW)
+    for sentence in comparison.sentences:
+        say(sentence)
     raise typer.Exit(int(comparison.verdict == "fail"))
 
 
@@ -108,7 +112,7 @@ def runs(store: StoreOption = DEFAULT_STORE) -> None:
     from precision.records.store import Store
 
     with Store(store, create=False) as kept:
-        lines = [(run.id, run.name, run.title, run.started, run.finished or "not finished") for run in kept.runs()]
+        lines = [(run.id, run.name, run.title, run.started, run.finished or "not finished") for run in kept.runs.all()]
     render(pd.DataFrame(lines, columns=["run", "name", "title", "started", "finished"]), "table")
 
 
@@ -134,23 +138,24 @@ def export(
     from precision.records.store import Store
 
     with Store(store, create=False) as kept:
-        frame = kept.frame(kept.find_run(run).id)
+        frame = kept.rows.frame(kept.runs.find(run).id)
     export_frame(frame, file)
     typer.echo(f"{len(frame)} rows: {file}")
 
 
 def _report(run: int | None, store: Path, out: Path | None) -> None:
     from precision.records.store import Store
+    from precision.records.table import say
     from precision.report.source import folder_of
     from precision.report.terminal import print_tables
     from precision.report.write import write_report
 
     with Store(store, create=False) as kept:
-        record = kept.find_run(run)
-        frame = kept.frame(record.id)
+        record = kept.runs.find(run)
+        frame = kept.rows.frame(record.id)
     written = write_report(record, frame, out or Path("reports") / folder_of(record), store=store)
     for sentence in written.report.verdict:
-        typer.echo(f"- {sentence}")
+        say(f"- {sentence}", indent="  ")
     print_tables(written.report)
     counts = ", ".join(f"{count} {status}" for status, count in frame["status"].value_counts().items())
     typer.echo(f"Run {record.id}: {len(frame)} cases ({counts}).")

@@ -25,8 +25,13 @@ class Value:
     value: float
 
 
+@dataclass(frozen=True)
+class Share(Value):
+    """A value between 0 and 1: a part of all, or a mean of such. Its interval lies between 0 and 1, too."""
+
+
 class Estimate(NamedTuple):
-    """A mean over replicates with its 95 % interval by Student's t; the interval of one replicate is its value."""
+    """A mean over replicates with its 95 % interval: Student's, of shares Wilson's, of one replicate its value."""
 
     mean: float
     low: float
@@ -38,19 +43,20 @@ class Estimate(NamedTuple):
 
 
 class Evidence:
-    """The values of one experiment as a frame with the columns of Value."""
+    """The values of one experiment as a frame with the columns of Value, and whether each `is_share`."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self.frame = frame
         self._estimates: dict[tuple[str, str, float | None], Estimate] = {}
         for key, group in frame.groupby(_KEY, sort=False, dropna=False):
             quantity, setting, x = cast("tuple[str, str, float]", key)
-            self._estimates[quantity, setting, None if math.isnan(x) else x] = _estimate(group["value"])
+            estimate = _estimate_share if group["is_share"].all() else _estimate
+            self._estimates[quantity, setting, None if math.isnan(x) else x] = estimate(group["value"])
 
     @classmethod
     def of(cls, values: Iterable[Value]) -> Evidence:
         """The evidence that these values are."""
-        return cls(pd.DataFrame([asdict(value) for value in values]))
+        return cls(pd.DataFrame([{**asdict(value), "is_share": isinstance(value, Share)} for value in values]))
 
     def at(self, quantity: str, setting: str = "", x: float | None = None) -> Estimate:
         """One estimate; raises KeyError when it was not measured."""
@@ -79,7 +85,30 @@ class Evidence:
 
 
 def _estimate(values: pd.Series[float]) -> Estimate:
-    count, mean = len(values), float(values.mean())
-    spread = float(values.std()) if count > 1 else 0.0
-    half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, count - 1)) * spread / math.sqrt(count) if spread else 0.0
-    return Estimate(mean, mean - half, mean + half, count)
+    half = _half_width(values)
+    mean = float(values.mean())
+    return Estimate(mean, mean - half, mean + half, len(values))
+
+
+def _estimate_share(values: pd.Series[float]) -> Estimate:
+    """Wilson's score interval, for as many draws as would scatter like the replicates.
+
+    So many draws that half^2 = t^2 p (1 - p) / n, Student's t included: Korn & Graubard, "Confidence intervals for
+    proportions with small expected number of positive counts estimated from survey data", 1998.
+    """
+    half, p = _half_width(values), float(values.mean())
+    if not half or not 0 < p < 1:  # alike, or apart by what rounding leaves of 0 or 1
+        return Estimate(p, p, p, len(values))
+    w = half**2 / (p * (1 - p))  # t^2 / n
+    root = math.sqrt(half**2 + w**2 / 4)
+    # The roots of (x - p)^2 = w x (1 - x), in the form that neither cancels nor leaves [0, 1].
+    low, above = (part**2 / (part + w / 2 + root) for part in (p, 1 - p))
+    return Estimate(p, low, 1 - above, len(values))
+
+
+def _half_width(values: pd.Series[float]) -> float:
+    """Half the width of the interval by Student's t; 0 where the replicates are alike."""
+    spread = float(values.std()) if len(values) > 1 else 0.0
+    if not spread:
+        return 0.0
+    return float(stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)) * spread / math.sqrt(len(values))

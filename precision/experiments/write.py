@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from precision.errors import UsageError
 from precision.report.blocks import Report
-from precision.report.write import render
+from precision.report.folder import write_files
+from precision.report.write import HTML, MARKDOWN, render
 
 MEASURED = "measured.csv"
 
@@ -25,23 +25,14 @@ class Pages:
 
 
 def write_pages(page: Report, measured: pd.DataFrame, out: Path) -> Pages:
-    """Write report.md, report.html, figures/*.svg and measured.csv into the folder `out`, which is made if need be.
+    """Write report.md, report.html, figures/*.svg and measured.csv into the folder `out` (report/folder.py).
 
-    The same page and values give the same bytes. Raises UsageError when the folder cannot be written.
+    The same page and values give the same bytes. Raises UsageError when the folder cannot be written or another file
+    is in the way.
     """
-    paths = Pages(
-        out / "report.md",
-        out / "report.html",
-        out / MEASURED,
-        tuple(out / "figures" / f"{figure.name}.svg" for figure in page.figures),
-    )
-    try:
-        (out / "figures").mkdir(parents=True, exist_ok=True)
-        for path, figure in zip(paths.figures, page.figures, strict=True):
-            path.write_text(figure.svg, encoding="utf-8")
-        paths.markdown.write_text(render(page, "report.md.j2"), encoding="utf-8")
-        paths.html.write_text(render(page, "report.html.j2"), encoding="utf-8")
-        measured.to_csv(paths.measured, index=False, lineterminator="\n", float_format="%.6g")
-    except OSError as error:
-        raise UsageError(f"the pages cannot be written to {str(out)!r}: {error}; name another folder") from error
+    files = {f"figures/{figure.name}.svg": figure.svg for figure in page.figures}
+    paths = Pages(out / MARKDOWN, out / HTML, out / MEASURED, tuple(out / name for name in files))
+    files |= {MARKDOWN: render(page, "report.md.j2"), HTML: render(page, "report.html.j2")}
+    files |= {MEASURED: measured.to_csv(index=False, lineterminator="\n", float_format="%.6g")}
+    write_files(out, files)
     return paths

@@ -24,6 +24,7 @@ from precision.stages.plan import Plan
 # Stages whose mean square alone is this share of the whole plan's, or less, are joined.
 _NEGLIGIBLE = 1e-6
 OTHERS = "others"
+_ALIKE = 0.1  # on other inputs shares that differ by less may be in another order
 
 _CPU = torch.device("cpu")
 _MOST_EXACT = 8  # groups, and so 2^8 runs
@@ -73,9 +74,13 @@ class Attribution:
         """
         return 1.0 - sum(c.alone.mean_square for c in self.of(tensor)) / self.total[tensor].mean_square
 
-    def costliest(self, tensor: str = "out") -> Contribution:
-        """The group with the largest share."""
-        return max(self.of(tensor), key=lambda c: c.share)
+    def costliest(self, tensor: str = "out") -> tuple[Contribution, ...]:
+        """The group with the largest share, and those whose shares are about the same, the largest first.
+
+        About the same: less by under a tenth, or by under two standard errors of the difference.
+        """
+        first, *others = sorted(self.of(tensor), key=lambda c: c.share, reverse=True)
+        return (first, *(other for other in others if _is_alike(first, other)))
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -124,6 +129,11 @@ def attribute(
         for contribution in _contributions(errors, tensor, groups or _groups_that_matter(errors, tensor), seed)
     ]
     return Attribution(problem, errors.plan, error, total, tuple(contributions))
+
+
+def _is_alike(first: Contribution, other: Contribution) -> bool:
+    unsure = 2 * math.hypot(first.share_error, other.share_error)
+    return first.share - other.share < max(_ALIKE * first.share, unsure)
 
 
 def _require_finite(total: Mapping[str, Size], problem: Problem) -> None:

@@ -23,7 +23,7 @@ from precision.numerics.reference import attend
 from precision.numerics.row_hazards import Kernel
 from precision.operands import Operands
 from precision.problem import Problem
-from precision.report.show import number, percent
+from precision.report.show import listed, number, percent
 from precision.stages.plan import Plan
 from precision.sweep.environment import find_device
 from precision.threads import one_thread
@@ -53,9 +53,12 @@ class Diagnosis:
         if "out" not in self.attribution.tensors:
             return "the nearest plan makes no error in out on these inputs"
         most, total = self.attribution.costliest(), self.attribution.total["out"]
+        groups, shares = [each.group for each in most], [percent(each.share) for each in most]
+        cost, which = ("costs most", "this") if len(most) == 1 else ("cost most, and about the same", "one such")
         return (
-            f"{most.group} costs most, {percent(most.share)} of the mean square of the {self.attribution.error} error "
-            f"of out; that error is {number(total.rms)} rms, and {number(most.alone.rms)} with this stage alone"
+            f"{listed(groups)} {cost}, {listed(shares)} of the mean square of the {self.attribution.error} error of "
+            f"out; that error is {number(total.rms)} rms, and {listed([number(each.alone.rms) for each in most])} "
+            f"with {which} stage alone"
         )
 
     @property

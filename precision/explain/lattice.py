@@ -13,7 +13,9 @@ from precision.stages.presets import find_plan
 
 @dataclass(frozen=True)
 class Choice:
-    """What a kernel does on one count: words, in which {dtype} and {opmath} are formats, and how Plan says it.
+    """What a kernel does on one count: words, and how Plan says it.
+
+    In the words {dtype} and {opmath} are formats, and {often} is how often O is rounded.
 
     The options are against a plan that keeps everything in opmath, with the row's maximum and P normalised first.
     """
@@ -34,7 +36,7 @@ def _tiles(keys: int) -> Choice:
 COUNTS: Mapping[str, Mapping[str, Choice]] = {
     "state": {
         "wide": Choice("{opmath} state", {}),
-        "narrow": Choice("O rounded to {dtype} after each tile", {"pv": "input"}),
+        "narrow": Choice("O rounded to {dtype} {often}", {"pv": "input"}),
     },
     "scores": {
         "wide": Choice("", {}),
@@ -98,7 +100,8 @@ class Point:
         if self == Point():
             return f"{_opmath(dtype)} throughout, rounded to {dtype} once at the end"
         found = [choice.words for choice in self._choices if choice.words]
-        return ", ".join(found).format(dtype=dtype, opmath=_opmath(dtype))
+        often = "after each tile" if self.plan.block else "once, before it is divided by the sum"
+        return ", ".join(found).format(dtype=dtype, opmath=_opmath(dtype), often=often)
 
     def neighbours(self) -> Iterator[Point]:
         """Every point that differs on one count and is a plan."""
@@ -110,12 +113,13 @@ class Point:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the choices go together."""
+        """Whether the choices go together, and each of them can be told from the others by the output."""
         try:
-            _ = self.plan
+            plan = self.plan
         except UsageError:
             return False
-        return True
+        # Where P is normalised first, one tile holds all keys and O is the output, which is rounded in any case.
+        return self.state == "wide" or plan.normalise == "after"
 
 
 def _opmath(dtype: str) -> str:

@@ -8,7 +8,9 @@ import pandas as pd
 
 from precision.explain.diagnosis import Diagnosis
 from precision.explain.fingerprint import Fingerprint
+from precision.records.narrow import Narrow
 from precision.records.show import render as render_frame
+from precision.records.table import say
 
 _COSTS = {
     "tensor": "tensor", "group": "stage", "alone_rms": "rms, alone", "alone_max": "max, alone",
@@ -18,12 +20,11 @@ _COSTS = {
 
 def render(found: Fingerprint, diagnoses: Sequence[Diagnosis], lines: int) -> None:
     """Print what was found, `lines` plans for each dtype."""
-    for sentence in found.sentences:
-        print(sentence)
-    for diagnosis in diagnoses:
-        for sentence in diagnosis.sentences:
-            print(sentence)
-    render_frame(pd.DataFrame(found.rows).groupby("dtype", sort=False).head(lines), "table")
+    for sentence in (*found.sentences, *(sentence for diagnosis in diagnoses for sentence in diagnosis.sentences)):
+        say(sentence, indent="  ")
+    print()
+    plans = pd.DataFrame(found.rows).groupby("dtype", sort=False).head(lines)
+    render_frame(plans, "table", Narrow(above=("dtype",)))
     for diagnosis in diagnoses:
         _render_costs(diagnosis)
         _render_failures(diagnosis)
@@ -32,8 +33,9 @@ def render(found: Fingerprint, diagnoses: Sequence[Diagnosis], lines: int) -> No
 def _render_costs(diagnosis: Diagnosis) -> None:
     if isinstance(found := diagnosis.attribution, str) or not found.tensors:
         return
-    print(f"\nWhat each stage of the nearest plan contributes to the {found.error} error of {diagnosis.problem}")
-    render_frame(found.frame[[*_COSTS]].rename(columns=_COSTS), "table")
+    print()
+    say(f"What each stage of the nearest plan contributes to the {found.error} error of {diagnosis.problem}")
+    render_frame(found.frame[[*_COSTS]].rename(columns=_COSTS), "table", Narrow(above=("tensor",)))
     for tensor in found.tensors:
         rms, left = found.total[tensor].rms, found.closure(tensor)
         print(f"{tensor}: {rms:.3g} rms; the stages alone leave {left:+.1%} of the mean square")
@@ -44,4 +46,4 @@ def _render_failures(diagnosis: Diagnosis) -> None:
         if failures and not isinstance(failures, str):
             print(f"\nWhat fails in {whose}, {diagnosis.problem.dtype}")
             for failure in failures:
-                print(f"- {failure.sentence}")
+                say(f"- {failure.sentence}", indent="  ")

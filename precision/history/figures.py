@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ HASH_LENGTH = 8  # of commits, as asv shows them
 SERIES = ["source", "machine", "torch", "benchmark", "version"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a store may hold a million
 class Figure:
     """One number that was measured at one commit. Lower is better, in every kind."""
 
@@ -55,7 +56,8 @@ def make_history(figures: Iterable[Figure]) -> pd.DataFrame:
 
     Of a figure that was measured again at the same commit the newest value stays.
     """
-    frame = pd.DataFrame([asdict(figure) for figure in figures], columns=list(Figure.__dataclass_fields__))
+    names = [field.name for field in fields(Figure)]
+    frame = pd.DataFrame.from_records(map(attrgetter(*names), figures), columns=names)
     frame = frame.sort_values(["date", "commit", "measured"], kind="stable")
     return frame.drop_duplicates([*SERIES, "commit"], keep="last", ignore_index=True)
 

@@ -18,15 +18,46 @@ from precision.history.gates import Limit, find_breaches
 from precision.history.pytest_results import read_pytest_benchmark
 from precision.history.store_results import read_store
 from precision.records.store import DEFAULT_STORE
+from precision.report.show import plural
 
-Reader = Callable[[Path], Iterator[Figure]]
-
-_READERS: dict[str, tuple[Reader, Path]] = {
-    "asv": (read_asv, Path(".asv") / "results"),
-    "pytest": (read_pytest_benchmark, Path(".benchmarks")),
-    "store": (read_store, DEFAULT_STORE),
-}
 _CHANGES_SHOWN = 5  # a kind
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the results of a program are looked for, and what puts some there."""
+
+    program: str
+    usual: Path
+    read: Callable[[Path], Iterator[Figure]]
+    command: str
+
+
+_PLACES = {
+    "asv": Place("asv", Path(".asv") / "results", read_asv, "asv run --quick HEAD^!"),
+    "pytest": Place(
+        "pytest-benchmark", Path(".benchmarks"), read_pytest_benchmark, "pytest --benchmark-only --benchmark-autosave"
+    ),
+    "store": Place("store", DEFAULT_STORE, read_store, "precision run"),
+}
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What was found in a place: nothing, too, when there is no such path."""
+
+    place: Place
+    path: Path
+    figures: list[Figure]
+
+    def __str__(self) -> str:
+        """One sentence, with the command that would find something here where there is nothing."""
+        if not self.figures:
+            return f"{self.place.program}: nothing in {self.path}; `{self.place.command}` puts results there"
+        commits = len({figure.commit for figure in self.figures})
+        return (
+            f"{self.place.program}: {plural(len(self.figures), 'figure')} of {plural(commits, 'commit')} in {self.path}"
+        )
 
 
 @dataclass(frozen=True)
@@ -35,6 +66,7 @@ class History:
 
     frame: pd.DataFrame  # the fields of figures.Figure
     breaches: pd.DataFrame  # gates.BREACH_COLUMNS
+    looked: tuple[Looked, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -51,7 +83,8 @@ class History:
         """One line a breach, with the commit and the benchmark; or one line that says that there is none."""
         if self.passed:
             commits, series = self.frame["commit"].nunique(), self.frame["benchmark"].nunique()
-            return [f"nothing is wrong in {series} benchmarks over {commits} commits"]
+            alone = "; a second commit would show what moved" if commits == 1 else ""
+            return [f"nothing is wrong in {plural(series, 'benchmark')} over {plural(commits, 'commit')}{alone}"]
         sentence = "{commit}: {benchmark} is {value:.3g}, allowed {allowed:.3g}, {reason}"
         return [sentence.format_map(row) for row in self.breaches.to_dict("records")]
 
@@ -74,24 +107,21 @@ def follow(
     missing or cannot be read, and when there is nothing to read.
     """
     parsed = [Limit.parse(text) for text in limits]
-    named = {"asv": asv, "pytest": pytest, "store": store}
-    frame = make_history(figure for path, read in _sources(named) for figure in read(path))
+    looked = tuple(_look({"asv": asv, "pytest": pytest, "store": store}))
+    frame = make_history(figure for each in looked for figure in each.figures)
     if frame.empty:
-        raise UsageError(
-            "there is no result to follow; run `asv run`, `pytest --benchmark-only --benchmark-autosave`"
-            " or `precision run` first"
-        )
-    return History(frame, find_breaches(frame, parsed))
+        raise UsageError(f"there is no result to follow; {'; '.join(map(str, looked))}")
+    return History(frame, find_breaches(frame, parsed), looked)
 
 
-def _sources(named: dict[str, Path | None]) -> Iterator[tuple[Path, Reader]]:
-    """Each source's path and reader: the named ones, or else those that are in their usual place."""
+def _look(named: dict[str, Path | None]) -> Iterator[Looked]:
+    """Read the named sources, or else those that are in their usual place."""
     use_usual = not any(named.values())
-    for name, (read, usual) in _READERS.items():
+    for name, place in _PLACES.items():
         path = named[name]
         if path is not None and not path.exists():
             raise UsageError(f"there is no {str(path)!r} to read results of {name} from")
         if path is not None:
-            yield path, read
-        elif use_usual and usual.exists():
-            yield usual, read
+            yield Looked(place, path, list(place.read(path)))
+        elif use_usual:
+            yield Looked(place, place.usual, list(place.read(place.usual)) if place.usual.exists() else [])

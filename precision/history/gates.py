@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 import numpy
 import pandas as pd
@@ -49,7 +48,8 @@ def find_breaches(history: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFram
     when all of its interval exceeds the limit, right when none of it does, and in between as it was before. What was
     wrong once and is right now is no breach. Raises UsageError when a limit matches no benchmark.
     """
-    judged = history.assign(allowed=_lowest_count_before(history), reason="non-finite count rose")
+    series = history.groupby(SERIES).ngroup()
+    judged = history.assign(allowed=_lowest_count_before(history, series), reason="non-finite count rose")
     for limit in limits:
         meant = judged["benchmark"].map(limit.matches)
         if not meant.any():
@@ -60,31 +60,21 @@ def find_breaches(history: pd.DataFrame, limits: Sequence[Limit]) -> pd.DataFram
         judged.loc[meant, "reason"] = f"limit {limit.pattern}"
     infinite = ~numpy.isfinite(judged["value"])
     judged.loc[infinite, "reason"] = "not finite"
-    judged["wrong"] = infinite | _exceeds(judged)
-    breaches = [_first_of_last_stretch(series) for _, series in judged.groupby(SERIES) if series["wrong"].iloc[-1]]
-    found = pd.DataFrame(breaches, columns=judged.columns)
+    wrong = infinite | _exceeds(judged, series)
+    wrong_since = wrong[::-1].groupby(series).cummin().sort_index()  # at this commit and at every later one
+    found: pd.DataFrame = judged[wrong_since].groupby(series).head(1)
     return found.sort_values(["date", "benchmark"])[BREACH_COLUMNS].reset_index(drop=True)
 
 
-def _exceeds(judged: pd.DataFrame) -> pd.Series[bool]:
+def _exceeds(judged: pd.DataFrame, series: pd.Series[int]) -> pd.Series[bool]:
     """Whether each figure is above what is allowed; one whose interval does not tell is as the one before it."""
     low, high = (judged[end].astype(float).fillna(judged["value"]) for end in ("low", "high"))
     known = pd.Series(numpy.where(low > judged["allowed"], 1.0, numpy.nan), index=judged.index)
     known = known.mask(high <= judged["allowed"], 0.0)
-    return known.groupby([judged[name] for name in SERIES]).ffill().fillna(0.0) > 0
+    return known.groupby(series).ffill().fillna(0.0) > 0
 
 
-def _lowest_count_before(history: pd.DataFrame) -> pd.Series[float]:
+def _lowest_count_before(history: pd.DataFrame, series: pd.Series[int]) -> pd.Series[float]:
     """For a non-finite count the lowest one at older commits; infinity for the oldest, and for other figures."""
     counts = history["value"].where(history["kind"] == "nonfinite", math.inf)
-    return (
-        counts.groupby([history[name] for name in SERIES])
-        .transform(lambda each: each.cummin().shift())
-        .fillna(math.inf)
-    )
-
-
-def _first_of_last_stretch(series: pd.DataFrame) -> pd.Series[Any]:
-    """The figure since which the series has been wrong."""
-    right = numpy.flatnonzero(~series["wrong"])
-    return series.iloc[right[-1] + 1 if right.size else 0]
+    return counts.groupby(series).cummin().groupby(series).shift().fillna(math.inf)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from precision.errors import UsageError
 from precision.history.follow import History
 from precision.history.plot import HOW_TO_READ, draw_history
 from precision.markdown import escape
+from precision.report.folder import write_files
 from precision.report.show import number
 
 _PAGE = """# Error and latency over commits
@@ -31,19 +31,17 @@ Every figure: [history.csv](history.csv).
 
 
 def write_history(history: History, out: Path) -> Path:
-    """Write history.md with its figure history.svg and all figures in history.csv; give the page.
+    """Write history.md with its figure history.svg and all figures in history.csv (report/folder.py); give the page.
 
-    Raises UsageError when the folder cannot be written.
+    Raises UsageError when the folder cannot be written or another file is in the way.
     """
-    page = out / "history.md"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "history.svg").write_text(draw_history(history.frame, history.breaches), encoding="utf-8")
-        history.frame.to_csv(out / "history.csv", index=False)
-        page.write_text(_render(history), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the history cannot be written to {str(out)!r}: {error}; name another folder") from error
-    return page
+    files = {
+        "history.md": _render(history),
+        "history.svg": draw_history(history.frame, history.breaches),
+        "history.csv": history.frame.to_csv(index=False, lineterminator="\n"),
+    }
+    write_files(out, files)
+    return out / "history.md"
 
 
 def _render(history: History) -> str:

@@ -12,17 +12,20 @@ import pandas as pd
 
 from precision.history.figures import Figure, kind_of
 from precision.problem import Shape, digest_of
-from precision.records.store import RunRecord, Store
+from precision.records.run_record import RunRecord
+from precision.records.store import Store
 
 _COLUMNS = ("out_max_abs", "out_rms", "rows_nonfinite", "latency", "peak_memory")
 _NAMED = ("method", "inputs", "dtype", "scale", "mask", "seed")
+_SHAPE = tuple(field.name for field in fields(Shape))
+_READ = ["case", *_NAMED, *_SHAPE, *_COLUMNS, "latency_low", "latency_high"]
 
 
 def read_store(path: Path) -> Iterator[Figure]:
     """Errors, non-finite rows, latency and memory of every case that has them, run by run."""
     with Store(path, create=False) as store:
-        for run in store.runs():
-            yield from _figures(run, store.frame(run.id))
+        for run in store.runs.all():
+            yield from _figures(run, store.rows.frame(run.id))
 
 
 def _figures(run: RunRecord, frame: pd.DataFrame) -> Iterator[Figure]:
@@ -30,8 +33,9 @@ def _figures(run: RunRecord, frame: pd.DataFrame) -> Iterator[Figure]:
     # Runs whose environments differ in anything but the torch version are machines of their own.
     surroundings = {key: value for key, value in run.environment.items() if key != "torch"}
     machine = f"{surroundings.get('gpu', surroundings.get('cpu', 'unknown'))} {digest_of(surroundings)[:4]}"
-    for row in frame.to_dict("records"):
-        shape = Shape(**{field.name: row[field.name] for field in fields(Shape)})
+    for row in frame[_READ].to_dict("records"):  # all columns would take most of the time
+        shape = Shape(**{name: row[name] for name in _SHAPE})
+        parameters = f"({', '.join(str(row[name]) for name in _NAMED)}, {shape})"
         for column in _COLUMNS:
             if pd.isna(row[column]):
                 continue
@@ -39,7 +43,7 @@ def _figures(run: RunRecord, frame: pd.DataFrame) -> Iterator[Figure]:
                 source="store",
                 machine=machine,
                 torch=str(run.environment.get("torch", "")),
-                benchmark=f"{column}({', '.join(str(row[name]) for name in _NAMED)}, {shape})",
+                benchmark=f"{column}{parameters}",
                 version=str(row["case"]),
                 kind=kind_of(column),
                 commit=run.code,

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from precision.records.columns import BY_NAME
+from precision.records.columns import BY_NAME, COLUMNS
 
-_MEASURED = ("errors", "total errors", "gradients", "incidence", "hazards", "cost")
+_MEASURED = {column.name for column in COLUMNS if column.group != "identity"}
 Cell = str | int | float | bool | None
 
 
@@ -33,10 +33,9 @@ class Row:
     cells: Mapping[str, Cell]
 
     def __post_init__(self) -> None:
-        unknown = set(self.cells) - set(BY_NAME)
-        if unknown:
+        if unknown := self.cells.keys() - BY_NAME.keys():
             raise ValueError(f"no such column: {', '.join(sorted(unknown))}")
-        measured = {name for name in self.cells if BY_NAME[name].group in _MEASURED}
+        measured = self.cells.keys() & _MEASURED
         if self.status is Status.OK and "rows" not in measured:
             raise ValueError("a row with status ok needs its incidence")
         if self.status is not Status.OK and (measured or not self.cells.get("note")):

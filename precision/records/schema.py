@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock
 
 from precision.errors import UsageError
 from precision.records.columns import COLUMNS
+from precision.records.transaction import transaction
 
 _PATIENCE = 30  # seconds
 # Raised when an older version of the package could misread what this one writes. New columns do not raise it.
@@ -40,19 +41,6 @@ def claim(db: sqlite3.Connection, path: Path, *, create: bool) -> None:
         with transaction(db):
             for name in _missing_columns(db):
                 db.execute(f"ALTER TABLE rows ADD COLUMN {name} {_COLUMNS[name]}")
-
-
-@contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """All that is done inside, or none of it. Nobody else writes meanwhile."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):  # SQLite may have done so by itself
-            db.execute("ROLLBACK")
-        raise
 
 
 @contextmanager

@@ -33,12 +33,12 @@ class RunWriter:
         self._store = store
         self._finished = False
         candidates = itertools.chain(
-            [] if fresh else store.unfinished_runs(name, config, code, environment),
+            [] if fresh else store.runs.unfinished(name, config, code, environment),
             # More than one, for another process may take a run that has just begun for one that was stopped.
-            (store.begin_run(name, title, config, code, environment) for _ in itertools.count()),
+            (store.runs.begin(name, title, config, code, environment) for _ in itertools.count()),
         )
         self.number = next(filter(self._take, candidates))
-        self.kept = store.kept_cases(self.number)
+        self.kept = store.rows.kept(self.number)
 
     def __enter__(self) -> RunWriter:
         return self
@@ -48,11 +48,11 @@ class RunWriter:
 
     def add(self, rows: Mapping[int, Row]) -> None:
         """Keep rows by their place in the plan, all of them or none; they are on disk when this returns."""
-        self._store.add_together(self.number, rows)
+        self._store.rows.add(self.number, rows)
 
     def finish(self, seconds: Mapping[str, float]) -> None:
         """Note the end of the run and where its time went."""
-        self._store.finish_run(self.number, seconds)
+        self._store.runs.finish(self.number, seconds)
         self._finished = True
 
     def _take(self, run: int) -> bool:
@@ -65,7 +65,7 @@ class RunWriter:
             raise UsageError(
                 f"no file can be locked beside {str(self._store.path)!r}: {error}; name another store with --store"
             ) from error
-        if self._store.find_run(run).finished is not None:
+        if self._store.runs.find(run).finished is not None:
             lock.release(remove=True)
             return False
         self._lock = lock

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from precision.report.show import Show
 
@@ -12,10 +12,14 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Field:
-    """One column of a table: its header and how its values are shown (the name of a filter in show.py)."""
+    """One column of a table: its header and how its values are shown (the name of a filter in show.py).
+
+    `narrow` is what becomes of it on a terminal that has no room for all columns (records/table.py).
+    """
 
     header: str
     show: Show = "number"
+    narrow: Literal["", "above", "marks", "spare"] = ""
 
 
 @dataclass(frozen=True)

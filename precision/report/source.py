@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from precision.records.store import DEFAULT_STORE, RunRecord
+from precision.records.run_record import RunRecord
+from precision.records.store import DEFAULT_STORE
 from precision.report.rows import measured_rows
 
 _LARGEST_CSV = 5 * 2**20  # bytes, but for characters beyond ASCII

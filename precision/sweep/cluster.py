@@ -9,14 +9,18 @@ from concurrent.futures import CancelledError, as_completed
 from contextlib import contextmanager, suppress
 from multiprocessing.util import Finalize
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from precision.errors import UsageError
-from precision.records.store import fingerprint
+from precision.records.fingerprint import fingerprint
 from precision.sweep.config import Config
+from precision.sweep.event_loop import event_loop
 from precision.sweep.isolation import IsolatedBench
 from precision.sweep.task import Batch, Job, Plan, Work, split
 from precision.sweep.worker import Settings
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 # The resource that a worker offers when it is the one that samples latencies on its device.
 RESOURCE = "device"
@@ -34,6 +38,9 @@ class ClusterWorkers:
         self._settings = settings
         logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # what it logs is said in a sentence
         try:
+            from distributed.comm.addressing import get_address_host_port
+
+            get_address_host_port(address)  # raises ValueError, after which Dask would leave a client half closed
             self._client = connect(address=address, timeout=_CONNECT_SECONDS)
         except ImportError:
             raise UsageError("a scheduler needs Dask; pip install 'attention-precision[dask]'") from None
@@ -93,17 +100,15 @@ class ClusterWorkers:
             raise UsageError(f"the Dask scheduler at {self._address!r} {lack}")
 
 
-def connect(**where: Any) -> Any:
+def connect(**where: Any) -> Client:
     """A client of the scheduler that is named as `distributed.Client` takes it.
 
-    Dask asserts that the thread of its event loop runs within ten seconds, which may be too few on a busy machine: it
-    is given them twice.
+    It is given a loop that runs. Of one that it starts itself it asserts that it runs within ten seconds, which may be
+    too few on a busy machine.
     """
     from distributed import Client
 
-    with suppress(AssertionError):
-        return Client(**where, set_as_default=False)
-    return Client(**where, set_as_default=False)
+    return Client(**where, loop=event_loop(), set_as_default=False)
 
 
 # In a worker of the cluster: benches that wait for their next job. Each has its process, which ends with this one.

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 
 from precision.problem import Case, Problem
-from precision.records.row import Row, Status
+from precision.records.row import Row
 from precision.sweep.stopwatch import Stopwatch
 from precision.sweep.task import Batch, Job, Task
 
@@ -30,13 +30,12 @@ class Measurer(ABC):
 
         Rows come one by one, or all at the end when their latencies are sampled in turns.
         """
-        named = {"sweep": task.sweep, "source": task.source}
-        rows = (Row({**self._row(task, method, known).cells, **named}) for method in task.methods)
+        rows = (task.name(self._row(task, method, known)) for method in task.methods)
         yield from self.sample(task, list(rows)) if task.latency else rows
 
     def _row(self, task: Task, method: str, known: Mapping[str, Row]) -> Row:
         row = known.get(Case(task.problem, method).key)
-        if row is None or (row.status is Status.OK and task.backward and "backward" not in row.cells):
+        if row is None or not task.is_answered_by(row):
             return self.measure_case(task.problem, method, task.backward)
         return row
 

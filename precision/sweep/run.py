@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
-from precision.problem import Case
 from precision.records.row import Row
 from precision.records.store import DEFAULT_STORE, Store
 from precision.records.writing import RunWriter
 from precision.sweep.config import parse_config, read_config_text
+from precision.sweep.reuse import reuse, wanted
 from precision.sweep.stopwatch import Stopwatch
-from precision.sweep.task import Plan, Work, group
+from precision.sweep.task import Batch, Plan, group
 from precision.sweep.worker import Settings
 from precision.sweep.workers import open_workers
 
@@ -44,7 +45,7 @@ def run(
     """Measure every case of a configuration and give its rows; see `execute`, and `precision list columns`."""
     number = execute(config, device=device, store=store, fresh=fresh, jobs=jobs, scheduler=scheduler, timeout=timeout)
     with Store(store) as kept:
-        return kept.frame(number)
+        return kept.rows.frame(number)
 
 
 def execute(
@@ -76,38 +77,31 @@ def execute(
             Store(store) as kept,
             RunWriter(kept, name, settings.title, text, plan.code, plan.environment, fresh=fresh) as writer,
         ):
-            known = {} if fresh else kept.known_rows(plan.code, plan.environment)
-            works = list(_works(plan, writer.kept, known))
+            works = wanted(plan, writer.kept)
             places = _places(plan)
             cases = sum(len(task.methods) for task in plan.tasks)
             done = cases - sum(len(work.task.methods) for work in works)
-            for batch in workers.measure(group(works)):
-                watch.add(batch.seconds)
+
+            def keep(batches: Sequence[Batch]) -> None:
+                nonlocal done
+                rows = {places[batch.index][str(row.cells["method"])]: row for batch in batches for row in batch.rows}
                 with watch.timing("store"):
-                    writer.add({places[batch.index][str(row.cells["method"])]: row for row in batch.rows})
-                for row in batch.rows:
+                    writer.add(rows)
+                for row in rows.values():
                     done += 1
                     listener(Progress(done, cases, row))
+
+            if not fresh:
+                known = partial(kept.rows.known, code=plan.code, environment=plan.environment)
+                works, candidates = [], works
+                for reused in reuse(candidates, known, plan.revisions):
+                    keep(reused.batches)
+                    works += reused.left
+            for batch in workers.measure(group(works)):
+                watch.add(batch.seconds)
+                keep([batch])
             writer.finish({**watch.seconds, "wall": watch.total()})
     return writer.number
-
-
-def _works(plan: Plan, kept: Mapping[tuple[str, str], str], known: Mapping[str, Row]) -> Iterator[Work]:
-    """What is left to do. A row of another revision of a user's kernel counts as none."""
-    for index, task in enumerate(plan.tasks):
-        cases = {method: Case(task.problem, method).key for method in task.methods}
-        wanted = tuple(
-            method for method, case in cases.items() if kept.get((task.sweep, case)) != plan.revisions[method]
-        )
-        if wanted and task.latency:  # samples of one index belong together
-            wanted = task.methods
-        if wanted:
-            rows = {case: known[case] for method, case in cases.items() if _is_usable(known.get(case), plan, method)}
-            yield Work(index, replace(task, methods=wanted), rows)
-
-
-def _is_usable(row: Row | None, plan: Plan, method: str) -> bool:
-    return row is not None and row.cells.get("revision", "") == plan.revisions[method]
 
 
 def _places(plan: Plan) -> list[dict[str, int]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from precision.problem import Problem
-from precision.records.row import Row
+from precision.records.row import Row, Status
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,14 @@ class Task:
     backward: bool
     latency: bool
     source: str = ""  # for captured inputs, the module that made the call
+
+    def is_answered_by(self, row: Row) -> bool:
+        """Whether a row of one of its cases says all that the task asks for, latencies excepted."""
+        return row.status is not Status.OK or not self.backward or "backward" in row.cells
+
+    def name(self, row: Row) -> Row:
+        """The row of one of its cases, as a row of the task."""
+        return Row({**row.cells, "sweep": self.sweep, "source": self.source})
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class Plan:
 class Work:
     """A task with the methods that are still wanted, and its number in the plan.
 
-    `known`: by case, rows that are there already; only their latency is measured.
+    `known`: by case, rows of earlier runs of which only the latency is measured.
     """
 
     index: int

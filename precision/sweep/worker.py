@@ -63,7 +63,7 @@ def plan(config: Config) -> Plan:
 
 def observe() -> tuple[str, str]:
     """The version of the code and the fingerprint of the environment."""
-    from precision.records.store import fingerprint
+    from precision.records.fingerprint import fingerprint
     from precision.sweep.environment import find_device, observe_environment
     from precision.sweep.planning import CODE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import tempfile
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from precision.sweep import worker
 from precision.sweep.processes import PROCESSES
 
 _LONGEST_WORDS = 200
+_TRACE = re.compile(r"@ +0x|\*\*\* ")  # as libraries of Google write it below the reason
 # Seconds that an ending worker is waited for. One that is still importing torch ends after its parent.
 _PATIENCE = 0.5
 
@@ -84,7 +86,7 @@ class WorkerProcess:
         ending.join(_PATIENCE)
 
     def _why(self, code: int | None) -> str:
-        """How the process ended, and the last line that it wrote to stderr."""
+        """How the process ended, and the last line that it wrote to stderr, but for a trace of the stack."""
         if code is None:
             how = "its process ended"
         elif code < 0:
@@ -92,6 +94,6 @@ class WorkerProcess:
         else:
             how = f"its process ended with exit status {code}"
         self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").split("\n")
-        words = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        lines = [line.strip() for line in self._errors.read().decode(errors="replace").split("\n")]
+        words = next((line for line in reversed(lines) if line and not _TRACE.match(line)), "")
         return f"{how}: {words[:_LONGEST_WORDS]}" if words else how

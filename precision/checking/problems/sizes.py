@@ -127,7 +127,7 @@ def _gradients_of_size(power: int, name: str, dtypes: tuple[str, ...]) -> Iterat
         yield CheckProblem(f"{name}-{size}", purpose, _MEDIUM, draw_normal, draw_gradient, dtypes=dtypes)
 
 
-_MEDIUM = Shape(1, 2, 2, 33, 65, 32, 32)
+_MEDIUM, _LONG = Shape(1, 2, 2, 33, 65, 32, 32), Shape(1, 2, 2, 10, 1061, 16, 16)
 
 PROBLEMS = [
     CheckProblem("scale-0.3", "an explicit scale", _MEDIUM, _scaled(0.3, 0.5)),
@@ -141,6 +141,12 @@ PROBLEMS = [
     ),
     CheckProblem(
         "offset-rows", "rows of unlike maxima", Shape(1, 2, 2, 34, 67, 16, 16), _offset_rows, few_roundings=True
+    ),
+    CheckProblem(
+        "long-offsets", "rows of unlike maxima over many keys", _LONG, _offset_rows, backward=False, few_roundings=True
+    ),
+    CheckProblem(
+        "long-staircase", "maxima that rise over many keys", _LONG, _staircase, backward=False, few_roundings=True
     ),
     CheckProblem("tail", "small weights", Shape(1, 2, 2, 9, 515, 16, 16), _tail, few_roundings=True),
     CheckProblem("wide-range", "the range of every stage", _MEDIUM, _wide_range),

@@ -12,7 +12,7 @@ from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.claims.saturation import ENTROPY, LARGEST, SCALED, UNSCALED
 from precision.experiments.draws import draw_rows
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Share, Value
 from precision.experiments.plot import Plot
 from precision.problem import Shape
 from precision.report.show import number
@@ -63,7 +63,7 @@ class NotDModel(Claim):
                 scale = resolve_scale(rule, shape)
                 largest = Softmax().weights(drawn.q, drawn.k, scale).amax(-1).mean()
                 yield Value(_VARIANCE, divisor, torch.nan, seed, float((drawn.q @ drawn.k.mT * scale).var()))
-                yield Value(LARGEST, divisor, torch.nan, seed, float(largest))
+                yield Share(LARGEST, divisor, torch.nan, seed, float(largest))
 
     def judge(self, seen: Evidence) -> Judgement:
         variance, largest = seen.settings(_VARIANCE), seen.settings(LARGEST)
@@ -112,7 +112,7 @@ class SmallD(Claim):
                 drawn, _ = draw_rows(d_k, effort.size(8192, 2048), seed)
                 for divisor, scale in ((UNSCALED, 1.0), (SCALED, d_k**-0.5)):
                     largest = Softmax().weights(drawn.q, drawn.k, scale).amax(-1).mean()
-                    yield Value(LARGEST, divisor, d_k, seed, float(largest))
+                    yield Share(LARGEST, divisor, d_k, seed, float(largest))
 
     def judge(self, seen: Evidence) -> Judgement:
         raw, scaled = seen.line(LARGEST, UNSCALED), seen.line(LARGEST, SCALED)

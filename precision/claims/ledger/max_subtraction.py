@@ -13,7 +13,7 @@ from precision.backends.eager import Eager
 from precision.claims.claim import Claim, Judgement, claims, decide_by_part
 from precision.experiments.draws import generator
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Share, Value
 from precision.experiments.plot import Plot
 from precision.formats import find_format
 from precision.inputs.large import Large
@@ -35,11 +35,11 @@ def _ablation(dtype: str, seeds: tuple[int, ...]) -> tuple[Value, ...]:
         for name, scale in _SCALES.items():
             x = round_operands(Operands(q, k, v, scale=scale), dtype)
             lost = find_hazards(x, attend(x), find_format(dtype))
-            values.append(Value(_ZERO, f"{dtype}, {name}", nan, seed, lost.weights_zero / lost.pairs))
+            values.append(Share(_ZERO, f"{dtype}, {name}", nan, seed, lost.weights_zero / lost.pairs))
             for shift in (True, False):
                 bad = ~Eager(max_subtraction=shift).attend(x).isfinite().all(-1)
                 setting = f"{dtype}, {name}, {'max-subtraction' if shift else 'no max-subtraction'}"
-                values.append(Value(_NAN, setting, nan, seed, float(bad.double().mean())))
+                values.append(Share(_NAN, setting, nan, seed, float(bad.double().mean())))
     return tuple(values)
 
 
@@ -97,7 +97,7 @@ class ShiftIsSafe(Claim):
                 scores = x.q @ x.k.mT
                 weights = (scores - scores.amax(-1, keepdim=True)).exp()
                 infinite = torch.cat([weights.isinf().flatten(), weights.sum(-1).isinf().flatten()])
-                yield Value(_INFINITE, dtype, nan, seed, float(infinite.double().mean()))
+                yield Share(_INFINITE, dtype, nan, seed, float(infinite.double().mean()))
 
     def judge(self, seen: Evidence) -> Judgement:
         zero = seen.settings(_ZERO)

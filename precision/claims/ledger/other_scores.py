@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from precision.claims.claim import Claim, Judgement, claims, decide, decide_by_part
 from precision.experiments.draws import draw_rows
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Share, Value
 from precision.experiments.plot import Plot
 from precision.scores.bahdanau import Additive
 from precision.scores.linear import Linear
@@ -47,7 +47,7 @@ class LinearAttention(Claim):
                 for kind, weighting in kinds.items():
                     scale = d_k**-0.5 if kind.startswith("Performer") else 1.0
                     largest = weighting.weights(drawn.q, drawn.k, scale).amax(-1).mean()
-                    yield Value(_LARGEST, kind, d_k, seed, float(largest))
+                    yield Share(_LARGEST, kind, d_k, seed, float(largest))
 
     def judge(self, seen: Evidence) -> Judgement:
         kinds = ("elu + 1", "Performer, relu", "Performer, exp", "softmax")

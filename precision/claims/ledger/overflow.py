@@ -11,7 +11,7 @@ import torch
 from precision.claims.claim import Claim, Judgement, claims, decide_by_part
 from precision.experiments.draws import generator
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Share, Value
 from precision.experiments.plot import Plot
 from precision.formats import find_format
 from precision.inputs.large import Large
@@ -47,8 +47,8 @@ class HalfOverflow(Claim):
                     q, k, v = Large(std).draw(Shape(1, 1, 1, 128, 128, 128, 1), generator(seed))
                     x = round_operands(Operands(q, k, v, scale=1.0), dtype)
                     found = find_hazards(x, attend(x), find_format(dtype))
-                    yield Value(_SCORES, dtype, std, seed, found.scores_over_before_scale / found.pairs)
-                    yield Value(_EXPS, dtype, std, seed, found.rows_exp_inf_unshifted / q.shape[2])
+                    yield Share(_SCORES, dtype, std, seed, found.scores_over_before_scale / found.pairs)
+                    yield Share(_EXPS, dtype, std, seed, found.rows_exp_inf_unshifted / q.shape[2])
 
     def judge(self, seen: Evidence) -> Judgement:
         parts = {

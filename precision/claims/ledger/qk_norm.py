@@ -9,7 +9,7 @@ from precision.claims.claim import Claim, Judgement, claims, decide, decide_by_p
 from precision.claims.statistics import Rows
 from precision.experiments.draws import draw_rows
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Share, Value
 from precision.experiments.plot import Plot
 from precision.report.show import number
 
@@ -40,7 +40,7 @@ class QkNormDouble(Claim):
                     s = drawn.q @ drawn.k.mT
                     yield Value(_RATIO, kind, d_k, seed, float(s.var()) / d_k)
                     rows = Rows.of((s / d_k**0.5).softmax(-1), stream)
-                    yield Value(_ENTROPY, kind, d_k, seed, float(rows.entropy.mean()))
+                    yield Share(_ENTROPY, kind, d_k, seed, float(rows.entropy.mean()))
 
     def judge(self, seen: Evidence) -> Judgement:
         parts = {f"for {kind}": seen.mean(_RATIO, kind, 64) < 0.1 for kind in _KINDS if kind != "none"}

@@ -15,7 +15,7 @@ from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.claims.statistics import Rows
 from precision.experiments.draws import generator
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Share, Value
 from precision.experiments.plot import Plot
 from precision.inputs.capture_file import load_call, read_header, resolve
 from precision.report.show import listed
@@ -87,8 +87,8 @@ def _layer(layer: int, raw: Tensor, mask: Tensor, d_k: int, scale: float | None)
             found = Rows.of(weights, generator(0))
             # Of the keys that the row sees, not of all.
             entropy = found.entropy * math.log(weights.shape[-1]) / part.sum(-1)[rows].double().log()
-            yield Value(_SHARP, name, layer, head, float(found.largest.mean()))
-            yield Value(_ENTROPY, name, layer, head, float(entropy.mean()))
+            yield Share(_SHARP, name, layer, head, float(found.largest.mean()))
+            yield Share(_ENTROPY, name, layer, head, float(entropy.mean()))
 
 
 def _taking_part(mask: Tensor | None, is_causal: bool, raw: Tensor) -> Tensor:

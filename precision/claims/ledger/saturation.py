@@ -46,7 +46,7 @@ class OneHot(Claim):
 
     topic = "saturation"
     source = "paper"
-    said = "the share of one-hot rows rises to 1"
+    said = "a share of one-hot rows that rises with d_k"
     expected = "confirmed"
     plot = Plot("Share of rows whose largest weight is .99 or more.")
 
@@ -57,8 +57,8 @@ class OneHot(Claim):
         raw, scaled = ([*seen.line(SHARPS, divisor).values()] for divisor in (UNSCALED, SCALED))
         rising = all(a < b for a, b in pairwise(raw)) and raw[-1] > 0.5
         grounds = (
-            f"The share of rows with a weight of .99 or more is {_listed(seen.line(SHARPS, UNSCALED))}; "
-            f"with the scale it is at most {max(scaled):.2g}. It rises slowly: at 1024 it is not 1 yet."
+            f"The share of rows with a weight of .99 or more is {_listed(seen.line(SHARPS, UNSCALED))}: it rises, and "
+            f"slowly. With the scale {'no row has one' if max(scaled) == 0 else f'it is at most {max(scaled):.2g}'}."
         )
         return decide(rising and max(scaled) < 0.01, grounds)
 

@@ -13,7 +13,7 @@ from precision.backends.backend import Absent, Refused, backends
 from precision.claims.claim import Claim, Judgement, claims, decide
 from precision.experiments.draws import draw_rows
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Share, Value
 from precision.experiments.plot import Plot
 from precision.inputs.make import round_operands
 from precision.operands import Operands
@@ -59,8 +59,8 @@ def _compare(x: Operands, dtype: str, seed: int) -> Iterable[Value]:
             default, explicit, unscaled = (_run(name, call) for call in (x, given, replace(x, scale=1.0)))
         except (Absent, Refused):
             continue
-        yield Value(_EQUAL, f"{name}, {dtype}", nan, seed, float((default == explicit).double().mean()))
-        yield Value(_EQUAL, f"{name}, {dtype}, scale 1", nan, seed, float((default == unscaled).double().mean()))
+        yield Share(_EQUAL, f"{name}, {dtype}", nan, seed, float((default == explicit).double().mean()))
+        yield Share(_EQUAL, f"{name}, {dtype}, scale 1", nan, seed, float((default == unscaled).double().mean()))
 
 
 def _run(name: str, x: Operands) -> torch.Tensor:

@@ -12,7 +12,7 @@ from precision.claims.training import runs
 from precision.claims.training.runs import DIVISORS, EVERY_DIVISOR, Optimiser, Setup, train
 from precision.claims.training.task import Task
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Evidence, Value
+from precision.experiments.evidence import Evidence, Share, Value
 from precision.experiments.plot import Plot
 from precision.report.show import number, percent
 
@@ -136,11 +136,11 @@ def _ends(run: runs.Run, mode: str, steps: int) -> Iterator[Value]:
     for place, divisor in enumerate((UNSCALED, SCALED)):
         for seed in range(run.loss.shape[1]):
             setting = f"{mode}, {divisor}"
-            yield Value(_NAN, setting, nan, seed, float(run.nan_steps[place, seed]) / steps)
+            yield Share(_NAN, setting, nan, seed, float(run.nan_steps[place, seed]) / steps)
             if run.nan_steps[place, seed] == 0:
                 yield Value(_LOSS, setting, nan, seed, float(run.loss[place, seed]))
                 zero = [float(point.zero[place, seed]) for point in run.points]
-                yield Value(_ZERO, setting, nan, seed, sum(zero) / len(zero))
+                yield Share(_ZERO, setting, nan, seed, sum(zero) / len(zero))
 
 
 def _curves(run: runs.Run, loss: str, norm: str) -> Iterator[Value]:

@@ -12,7 +12,7 @@ from scipy import stats
 from torch import Tensor
 
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Value
+from precision.experiments.evidence import Share, Value
 from precision.experiments.plot import Plot
 from precision.formats import find_format
 from precision.numerics import bounds
@@ -61,7 +61,7 @@ class BlanchardHigham(Published):
                 yield Value(_VIOLATIONS, name, nan, seed, float((found > 1).sum()))
                 yield Value(_RATIO, name, nan, seed, float(found.max()))
             for name, shift in ((_UNSHIFTED, False), (_SHIFTED, True)):
-                yield Value(_OVERFLOW, name, nan, seed, float(_in_fp16(x, shift).overflowed.double().mean()))
+                yield Share(_OVERFLOW, name, nan, seed, float(_in_fp16(x, shift).overflowed.double().mean()))
 
     def targets(self, effort: Effort) -> Iterable[Target]:
         for name in _BOUNDS:

@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from precision.experiments.draws import draw_rows
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Value
+from precision.experiments.evidence import Share, Value
 from precision.experiments.plot import Plot
 from precision.formats import find_format
 from precision.inputs.make import round_operands
@@ -76,6 +76,6 @@ def _measure(d_k: int, rows: int, seed: int) -> Iterable[Value]:
         x = round_operands(Operands(q, k, v, scale=scale), "fp16")
         right = attend(x)
         found = find_hazards(x, right, find_format("fp16"))
-        yield Value(_EXP, setting, d_k, seed, found.rows_exp_inf_unshifted / right.lse.numel())
+        yield Share(_EXP, setting, d_k, seed, found.rows_exp_inf_unshifted / right.lse.numel())
         if scale is not None:
-            yield Value(_SUM, setting, d_k, seed, found.rows_sum_inf_unshifted / right.lse.numel())
+            yield Share(_SUM, setting, d_k, seed, found.rows_sum_inf_unshifted / right.lse.numel())

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 from precision.experiments.draws import generator
 from precision.experiments.effort import Effort
-from precision.experiments.evidence import Value
+from precision.experiments.evidence import Share, Value
 from precision.experiments.plot import Plot
 from precision.formats import find_stage_format
 from precision.published.published import Published, Target, published
@@ -51,7 +51,7 @@ class PCollapse(Published):
                 yield Value(_ZERO, f"law, S = {factor}", gap, 0, _law(gap, factor))
                 for seed in effort.seeds:
                     share = _share_zero(gap, factor, effort.size(16384, 4096), seed)
-                    yield Value(_ZERO, f"measured, S = {factor}", gap, seed, share)
+                    yield Share(_ZERO, f"measured, S = {factor}", gap, seed, share)
 
     def targets(self, effort: Effort) -> Iterable[Target]:
         for (gap, factor), right in _RIGHT.items():

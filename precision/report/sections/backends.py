@@ -56,16 +56,16 @@ def _pareto(drawn: pd.DataFrame, setting: str, methods: list[str]) -> Figure:
 
 def _forward(lines: pd.DataFrame, setting: str) -> Table:
     fields = (
-        Field("dtype", "text"),
+        Field("dtype", "text", narrow="above"),
         Field("method", "code"),
         Field("solved", "text"),
-        Field("ran", "text"),
+        Field("ran", "text", narrow="spare"),
         Field("ulp, 99 %"),
         Field("error vs eager", "text"),
         Field("rows not finite", "count"),
         Field("latency", "seconds"),
         Field(f"vs {YARDSTICK} [99 %]", "text"),
-        Field("peak memory", "bytes"),
+        Field("peak memory", "bytes", narrow="spare"),
     )
     columns = ("ran", "p99_ulp", "to_eager", "rows_nonfinite", "latency", "ratio", "peak_memory")
     caption = (
@@ -77,7 +77,7 @@ def _forward(lines: pd.DataFrame, setting: str) -> Table:
 
 def _backward(lines: pd.DataFrame, setting: str) -> Table:
     fields = (
-        Field("dtype", "text"),
+        Field("dtype", "text", narrow="above"),
         Field("method", "code"),
         Field("solved", "text"),
         Field("ulp, 99 %"),

@@ -47,7 +47,9 @@ def _marks(source: Source) -> Table:
     not_right = (~table.drop(columns=["case", "dtype"]).isin(["", RIGHT])).sum(axis=1)
     table, left_out = worst_rows(table, not_right)
     words = "; ".join(f"{RIGHT if symbol == 'right' else symbol}: {meaning}" for symbol, meaning in MEANINGS.items())
-    fields = tuple(Field(name, "code" if name == "case" else "text") for name in table.columns)
+    case, dtype, *methods = table.columns
+    marks = (Field(name, "text", narrow="marks") for name in methods)
+    fields = (Field(case, "code", narrow="above"), Field(dtype, "text"), *marks)
     return Table(
         f"Marks, dtypes with the same marks on one line. {words}.{left_out}",
         fields,
@@ -58,7 +60,8 @@ def _marks(source: Source) -> Table:
 
 def _reasons(source: Source) -> Table:
     reasons = zoo_reasons(source.frame)
-    fields = tuple(Field(name, "code" if name == "case" else "text") for name in reasons.columns)
+    case, *others = reasons.columns
+    fields = (Field(case, "code", narrow="above"), *(Field(name, "text") for name in others))
     return Table(
         "Why, for every mark that is not right, and what else is to be known.",
         fields,

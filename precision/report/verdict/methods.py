@@ -7,6 +7,7 @@ import pandas as pd
 from precision.report.ablation import SCALED
 from precision.report.rows import dtypes_of, groups_by, worst_row
 from precision.report.show import listed, number, percent, plural, ratio
+from precision.report.verdict.noise import noise_of, timed_rows
 
 # Different mathematics is off by far more, and rounding in fp64 by far less.
 _SAME_FUNCTION = 1e-12
@@ -14,25 +15,21 @@ _SAME_FUNCTION = 1e-12
 # Errors this near to each other differ by the draw of the inputs, not by the method.
 _AS_ACCURATE = 1.1
 
-# Median width of the 95 % intervals over their medians: about a tenth on a quiet machine, half and more on a busy one.
-_NOISE = 0.3
-
 
 def best_methods(rows: pd.DataFrame) -> str | None:
     """The most accurate and the fastest method of each dtype, over the problems that all of them solved.
 
     Where the samples scatter too much to rank methods, that instead.
     """
-    timed = rows[(rows["latency"] > 0) & (rows["out_rel_l2"] > 0) & rows["dtype"].isin(dtypes_of(rows))]
+    timed = timed_rows(rows)
     methods = set(timed["method"])
     shared = timed[timed.groupby("problem")["method"].transform("nunique") == len(methods)]
     if len(methods) < 2 or shared.empty:
         return None
-    noise = float(((timed["latency_high"] - timed["latency_low"]) / timed["latency"]).median())
-    if noise > _NOISE:
+    if noise := noise_of(rows):
         return (
-            f"The machine was busy: half of the latencies have a 95 % interval wider than {ratio(noise)} their "
-            "median, so no method is called the fastest. Stop other programs, or set OMP_WAIT_POLICY=passive."
+            f"The machine was busy: {noise}, so no method is called the fastest. Stop other programs, or set "
+            "OMP_WAIT_POLICY=passive."
         )
     best, trades = [], []
     for (dtype,), of_dtype in groups_by(shared, "dtype"):

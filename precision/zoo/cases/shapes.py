@@ -36,6 +36,18 @@ class Residue:
         return x
 
 
+@zoo.register("width")
+@dataclass(frozen=True)
+class Width:
+    """Heads of width 1: q.k is a single product, and compilers rewrite a sum of one term. Some end the process."""
+
+    width: Count = 1
+    dtypes: ClassVar[tuple[str, ...]] = FLOATS
+
+    def operands(self, dtype: str) -> Operands:
+        return normal_operands(dtype, q_len=65, kv_len=65, width=self.width)
+
+
 @zoo.register("gqa")
 @dataclass(frozen=True)
 class Gqa:
