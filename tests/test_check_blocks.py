@@ -63,3 +63,28 @@ def test_packed_tensors_share_memory_and_one_tensor_is_all_three() -> None:
     assert len({t.untyped_storage().data_ptr() for t in (packed.q, packed.k, packed.v)}) == 1
     assert not torch.equal(packed.q, packed.k)
     assert one.q is one.k is one.v
+
+
+def test_a_global_row_lies_inside_of_a_tile_whose_first_and_last_rows_see_nothing() -> None:
+    mask = find_problem("global-rows").make("fp32", 0, CPU).x.attn_mask
+    assert mask is not None
+    for rows, keys in ((64, 64), (64, 32), (128, 64)):
+        hidden = 0
+        for i in range(0, mask.shape[0] - rows + 1, rows):
+            for j in range(0, mask.shape[1] - keys + 1, keys):
+                tile = mask[i : i + rows, j : j + keys]
+                hidden += bool(tile.any()) and not bool(tile[0].any() or tile[-1].any())
+        assert hidden > 0, (rows, keys)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_the_products_of_outlier_channels_cancel_exactly(dtype: str) -> None:
+    x = find_problem("outlier-channels").make(dtype, 0, CPU).x
+    terms = (x.q[..., 0, :] * x.k[..., 0, :]).double()
+    assert terms[..., 0].eq(576).all() and terms[..., -1].eq(-576).all()
+
+
+@pytest.mark.parametrize("name", ["long-offsets", "long-staircase"])
+def test_logits_of_long_rows_are_beyond_what_exp_holds(name: str) -> None:
+    logits = plain_attention(find_problem(name).make("fp32", 0, CPU).x).logits
+    assert float(logits.max()) > 88.73 and logits.shape[-1] > 1024  # exp(88.73) is the largest number of fp32

@@ -58,7 +58,7 @@ class Bench:
         """Call the kernel on the problem's inputs, up to the first that goes wrong. A slow one gets one input."""
         rows: list[Row] = []
         self._seconds, self._own_error = 0.0, ""
-        for seed in range(1 if problem.beyond else self._seeds):
+        for seed in range(1 if problem.beyond or problem.one_input else self._seeds):
             truth = truth_of(problem, self.dtype, seed, self.device)
             rows, values = self._call(truth)
             if values is not None and _has_failed(rows):

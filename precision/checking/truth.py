@@ -35,6 +35,7 @@ KEPT_INPUTS = 2
 
 # The yardstick is pooled over three inputs, and over more where a problem has few rows to pool over.
 _INPUTS, _ROWS, _MOST_INPUTS = 3, 200, 8
+_LARGE = 1_000_000  # elements of k and v, of which more than three inputs take too long
 
 
 def _eager(q: Tensor, k: Tensor, v: Tensor, **keywords: Any) -> Tensor:
@@ -174,7 +175,8 @@ def yardstick_of(problem: CheckProblem, dtype: str, device: torch.device) -> dic
         return dict.fromkeys(TENSORS, Yardstick(math.inf, math.inf))
     shape = problem.shape
     rows = shape.batch * shape.q_heads * min(shape.q_len, shape.kv_len)
-    inputs = min(_MOST_INPUTS, max(_INPUTS, math.ceil(_ROWS / max(rows, 1))))
+    is_large = shape.batch * shape.kv_heads * shape.kv_len * (shape.d_k + shape.d_v) > _LARGE
+    inputs = _INPUTS if is_large else min(_MOST_INPUTS, max(_INPUTS, math.ceil(_ROWS / max(rows, 1))))
     largest: dict[str, list[float]] = {}
     mean_square: dict[str, list[float]] = {}
     for seed in range(inputs):

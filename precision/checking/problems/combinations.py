@@ -1,29 +1,64 @@
 """Features in combination: a kernel often takes another path where two of them meet.
 
-Every pair of values of two axes below is met in every dtype. Each dtype has rows of its own, so that a check in three
-of them meets most triples, too.
+Every two values of two axes below meet in every dtype. Each dtype has rows of its own, so that a check in three of
+them meets most triples, too.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import Any
 
-from torch import Generator
+import torch
+from torch import Generator, Tensor
 
 from precision.checking.problems.layouts import LAYOUTS
+from precision.checking.problems.pairs import Row, cover_pairs
 from precision.checking.problems.problem import CheckProblem, draw_normal, normal
 from precision.formats import Format
 from precision.operands import Operands
 from precision.problem import Shape
 
-_CANDIDATES = 40
+_MOST_SCORES, _MOST_ELEMENTS = 120_000, 1_200_000
 
-Axis = str
-Pair = tuple[tuple[Axis, object], tuple[Axis, object]]
+
+def _bool(shape: Shape, generator: Generator) -> Tensor:
+    """(B, H, L, S), seven keys in ten."""
+    return torch.rand(shape.batch, shape.q_heads, shape.q_len, shape.kv_len, generator=generator) < 0.7
+
+
+def _sparse(shape: Shape, generator: Generator) -> Tensor:
+    """(B, H, L, S), for each query its own blocks of 16 keys, one in six: most tiles are empty for most rows."""
+    blocks = (shape.batch, shape.q_heads, shape.q_len, -(-shape.kv_len // 16))
+    kept = torch.rand(blocks, generator=generator) < 1 / 6
+    return kept.repeat_interleave(16, -1)[..., : shape.kv_len]
+
+
+def _window(shape: Shape, generator: Generator) -> Tensor:
+    """(L, S), the 40 keys up to a query's own place."""
+    behind = torch.arange(shape.q_len)[:, None] - torch.arange(shape.kv_len)
+    return (behind >= 0) & (behind < 40)
+
+
+def _lengths(shape: Shape, generator: Generator) -> Tensor:
+    """(B, 1, 1, S), sequences of unlike length."""
+    length = torch.randint(1, shape.kv_len + 1, (shape.batch, 1, 1, 1), generator=generator)
+    return torch.arange(shape.kv_len) < length
+
+
+def _lengths_from_the_end(shape: Shape, generator: Generator) -> Tensor:
+    """(B, 1, 1, S), the same with the padding in front."""
+    return _lengths(shape, generator).flip(-1)
+
+
+_MASKS: dict[str, Callable[[Shape, Generator], Tensor]] = {
+    "bool": _bool,
+    "sparse": _sparse,
+    "window": _window,
+    "padding": _lengths,
+    "left padding": _lengths_from_the_end,
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +66,7 @@ class Combination:
     """One value of each axis."""
 
     mask: str
+    logits: str
     scale: float | None
     heads: tuple[int, int]  # of q, and of k and v
     q_len: int
@@ -39,14 +75,9 @@ class Combination:
     batch: int
     layout: str
 
-    @property
-    def pairs(self) -> set[Pair]:
-        """Every two values that meet here."""
-        return set(combinations(vars(self).items(), 2))
-
     def problem(self, dtype: str, number: int) -> CheckProblem:
         """The problem in which they meet."""
-        said = [self.mask if self.mask == "causal" else f"mask {self.mask}", f"layout {self.layout}"]
+        said = [f"mask {self.mask}", f"logits {self.logits}", f"layout {self.layout}"]
         if self.scale is not None:
             said.append(f"scale {self.scale}")
         return CheckProblem(
@@ -56,50 +87,58 @@ class Combination:
             self._draw,
             layout=LAYOUTS[self.layout],
             dtypes=(dtype,),
+            one_input=True,
         )
 
     def _draw(self, shape: Shape, generator: Generator, format: Format) -> Operands:
-        x = replace(draw_normal(shape, generator, format), scale=self.scale)
-        if self.mask in ("none", "causal"):
-            return replace(x, is_causal=self.mask == "causal")
-        heads, q_len = (1, 1) if self.mask == "key padding" else (shape.q_heads, shape.q_len)
-        bias = 2 * normal(shape.batch, heads, q_len, shape.kv_len, generator=generator)
-        kept = bias < 1.0
-        kept[..., 0] = True  # every row sees a key
-        return replace(x, attn_mask=bias if self.mask == "additive" else kept)
+        x = self._spread(replace(draw_normal(shape, generator, format), scale=self.scale))
+        if self.mask == "causal":
+            return replace(x, is_causal=True)
+        if self.mask == "additive":
+            size = (shape.batch, shape.q_heads, shape.q_len, shape.kv_len)
+            return replace(x, attn_mask=2 * normal(*size, generator=generator))
+        if self.mask in _MASKS:
+            kept = _MASKS[self.mask](shape, generator).clone()
+            kept[..., 0] |= ~kept.any(-1)  # every row sees a key
+            return replace(x, attn_mask=kept)
+        return x
+
+    def _spread(self, x: Operands) -> Operands:
+        """Logits of N(0, 1); of N(0, 8^2); or on top of a rise by 12 along the keys."""
+        unit = 1 / (x.scale_value * math.sqrt(x.q.shape[-1]))
+        x = replace(x, q=unit * x.q)
+        if self.logits == "large":
+            return replace(x, q=8 * x.q)
+        if self.logits == "rising":
+            rise = torch.linspace(0, 12, x.k.shape[2], dtype=torch.float64)
+            q, k = x.q.clone(), x.k.clone()
+            q[..., 0], k[..., 0] = 4.0, rise / (4.0 * x.scale_value)
+            return replace(x, q=q, k=k)
+        return x
 
 
-_AXES: dict[Axis, tuple[Any, ...]] = {
-    "mask": ("none", "causal", "bool", "additive", "key padding"),
+AXES = {
+    "mask": ("none", "causal", "additive", *_MASKS),
+    "logits": ("normal", "large", "rising"),
     "scale": (None, 0.4),
-    "heads": ((2, 2), (4, 1), (6, 2), (14, 2)),
-    "q_len": (1, 16, 67, 130),
-    "kv_len": (1, 16, 67, 130),
-    "width": ((32, 32), (64, 64), (40, 24), (128, 128), (72, 200)),
-    "batch": (1, 2),
+    "heads": ((1, 1), (4, 1), (6, 2), (14, 2), (33, 33)),
+    "q_len": (1, 16, 67, 200),
+    "kv_len": (1, 16, 67, 130, 547),
+    "width": ((32, 32), (40, 24), (128, 128), (72, 200)),
+    "batch": (1, 3),
     "layout": tuple(LAYOUTS),
 }
 
 
-def cover_pairs(seed: int) -> Iterator[Combination]:
-    """Combinations until every pair is met: each time the candidate that meets most of those that are missing."""
-    generator = random.Random(seed)
-    missing: set[Pair] = {
-        ((one, a), (other, b)) for one, other in combinations(_AXES, 2) for a in _AXES[one] for b in _AXES[other]
-    }
-    while missing:
-        wanted: dict[Axis, Any] = dict(min(missing, key=repr))
-        candidates = [
-            Combination(**{axis: wanted.get(axis, generator.choice(values)) for axis, values in _AXES.items()})
-            for _ in range(_CANDIDATES)
-        ]
-        best = max(candidates, key=lambda candidate: len(missing & candidate.pairs))
-        missing -= best.pairs
-        yield best
+def _is_small(row: Row) -> bool:
+    """Scores, and elements of q and out, or of k and v: a check takes less than a minute."""
+    (q_heads, kv_heads), width = row["heads"], sum(row["width"])
+    queries, keys = row["batch"] * q_heads * row["q_len"], row["batch"] * kv_heads * row["kv_len"]
+    return bool(queries * row["kv_len"] <= _MOST_SCORES and max(queries, keys) * width <= _MOST_ELEMENTS)
 
 
 PROBLEMS = [
-    combination.problem(dtype, number)
+    Combination(**row).problem(dtype, number)
     for seed, dtype in enumerate(("fp64", "fp32", "fp16", "bf16"))
-    for number, combination in enumerate(cover_pairs(seed), 1)
+    for number, row in enumerate(cover_pairs(AXES, seed, _is_small), 1)
 ]

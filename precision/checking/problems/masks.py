@@ -152,7 +152,7 @@ PROBLEMS = [
     CheckProblem("bool-gqa", "a mask of each query head", Shape(2, 4, 2, 21, 35, 24, 24), draw_bool_mask),
     CheckProblem("additive-gqa", "a bias of each query head", Shape(2, 4, 2, 21, 35, 24, 24), draw_additive_mask),
     CheckProblem("documents", "blocks without a key for some rows", Shape(1, 1, 1, 300, 300, 16, 16), _documents),
-    CheckProblem("global-rows", "blocks with keys for one row", Shape(1, 2, 2, 200, 200, 16, 16), _global_rows),
+    CheckProblem("global-rows", "blocks with keys for one row", Shape(1, 2, 2, 300, 300, 16, 16), _global_rows),
     CheckProblem("empty-blocks", "blocks without a key", Shape(1, 2, 2, 17, 900, 16, 16), _empty_blocks),
     CheckProblem("left-padding", "blocks without a key at the front", _RAGGED, _left_padding),
     CheckProblem("ragged-batch", "blocks without a key for one sequence", _RAGGED, _ragged(0)),

@@ -72,6 +72,7 @@ class CheckProblem:
     # yardstick there, and what `excuse` names is a limit.
     beyond: str = ""
     excuse: Excuse = Excuse()
+    one_input: bool = False  # it shows which path is taken, not how numbers are rounded
     may_be_refused: bool = False  # to raise is as good an answer
 
     def make(self, dtype: str, seed: int, device: torch.device) -> Call:

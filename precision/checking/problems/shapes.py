@@ -34,7 +34,7 @@ PROBLEMS = [
     CheckProblem("1023x1024", "many rows and keys", Shape(1, 1, 1, 1023, 1024, 16, 16), draw_normal, backward=False),
     CheckProblem("2053-queries", "many query rows", Shape(1, 1, 1, 2053, 37, 24, 24), draw_normal, shows_bias=True),
     CheckProblem("65551-queries", "more than 65536 query rows", Shape(1, 1, 1, 65551, 3, 8, 8), draw_normal),
-    CheckProblem("many-heads", "heads and batches", Shape(3, 17, 17, 7, 9, 16, 16), draw_normal),
+    CheckProblem("many-heads", "heads and batches", Shape(3, 41, 41, 7, 9, 16, 16), draw_normal),
     CheckProblem("1088-heads", "the size of a grid", Shape(4, 272, 272, 1, 5, 8, 8), draw_normal),
     CheckProblem("d128", "the width of a head", Shape(1, 2, 2, 17, 35, 128, 128), draw_normal),
     CheckProblem("d256", "the width of a head", Shape(1, 1, 1, 9, 19, 256, 256), draw_normal),

@@ -44,6 +44,14 @@ def _peaked(shape: Shape, generator: Generator, format: Format) -> Operands:
     return replace(x, q=3.2 * x.q, k=3.2 * x.k)
 
 
+def _outlier_channels(shape: Shape, generator: Generator, format: Format) -> Operands:
+    """The first and the last channel of q and k are 24, of unlike sign in k: their products of 576 cancel exactly."""
+    x = draw_normal(shape, generator, format)
+    q, k = x.q.clone(), x.k.clone()
+    q[..., 0], q[..., -1], k[..., 0], k[..., -1] = 24.0, 24.0, 24.0, -24.0
+    return replace(x, q=q, k=k)
+
+
 def _staircase(shape: Shape, generator: Generator, format: Format) -> Operands:
     """Logits that rise by 0, 1 or 2 a key to 240 for even queries, and fall for odd ones; all exact."""
     steps = torch.randint(0, 3, (shape.kv_len,), generator=generator).cumsum(0).double()
@@ -132,6 +140,7 @@ _MEDIUM, _LONG = Shape(1, 2, 2, 33, 65, 32, 32), Shape(1, 2, 2, 10, 1061, 16, 16
 PROBLEMS = [
     CheckProblem("scale-0.3", "an explicit scale", _MEDIUM, _scaled(0.3, 0.5)),
     CheckProblem("scale-1", "an explicit scale of 1", _MEDIUM, _scaled(1.0, 0.2)),
+    CheckProblem("outlier-channels", "sums of q.k that cancel", Shape(1, 2, 2, 33, 65, 64, 64), _outlier_channels),
     CheckProblem("peaked", "large logits", Shape(1, 2, 2, 63, 65, 64, 64), _peaked),
     CheckProblem(
         "staircase", "rising and falling maxima", Shape(1, 2, 2, 18, 197, 16, 16), _staircase, few_roundings=True

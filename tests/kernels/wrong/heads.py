@@ -150,3 +150,9 @@ def one_pointer_for_a_packed_tensor(q: Tensor, k: Tensor, v: Tensor, **call: Any
     """Tensors that share a storage are taken for the same one."""
     shared = q.untyped_storage().data_ptr() == k.untyped_storage().data_ptr() and q.shape == k.shape
     return attend(q, q if shared else k, v, **call)
+
+
+@wrong()
+def head_counted_in_5_bits(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    head = torch.arange(q.shape[1]) & 31 if k.shape[1] == q.shape[1] else slice(None)
+    return attend(q, k[:, head], v[:, head], **call)

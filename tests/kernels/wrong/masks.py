@@ -285,3 +285,28 @@ def blocks_empty_for_the_first_sequence_skipped(
     first = attn_mask[:1, :1].any(-2, keepdim=True).expand(-1, -1, -1, k.shape[2])
     blocks = torch.nn.functional.pad(first, (0, -k.shape[2] % 64)).unflatten(-1, (-1, 64)).any(-1)
     return attend(q, k, v, attn_mask & blocks.repeat_interleave(64, -1)[..., : k.shape[2]], **call)
+
+
+@wrong()
+def tiles_skipped_by_their_first_and_last_row(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
+) -> Tensor:
+    """A tile of 64 queries and 32 keys is taken for empty where its first and its last query see nothing of it."""
+    if attn_mask is None or attn_mask.dtype != torch.bool:
+        return attend(q, k, v, attn_mask, **call)
+    kept = attn_mask.expand(*attn_mask.shape[:-2], q.shape[2], k.shape[2]).clone()
+    for rows in kept.split(64, -2):
+        for tile in rows.split(32, -1):
+            seen = tile[..., :1, :].any(-1, keepdim=True) | tile[..., -1:, :].any(-1, keepdim=True)
+            tile &= seen.flatten().any()
+    return attend(q, k, v, kept, **call)
+
+
+@wrong()
+def masks_left_out_for_the_upper_half_of_wide_values(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **call: Any
+) -> Tensor:
+    """Values wider than 128 take two passes, and the second one has no mask."""
+    passes = [attend(q, k, v[..., :128], attn_mask, **call)]
+    passes += [attend(q, k, v[..., 128:], **call)] if v.shape[-1] > 128 else []
+    return torch.cat(passes, -1)

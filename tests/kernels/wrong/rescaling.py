@@ -164,3 +164,15 @@ def splits_merged_by_narrow_lse(q: Tensor, k: Tensor, v: Tensor, **call: Any) ->
         return (outs * merged).sum(0) / merged.sum(0)
 
     return attend(q, k, v, weigh=weigh, **call)
+
+
+@wrong()
+def splits_of_long_rows_merged_without_a_maximum(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
+    """From 512 keys on the parts of a row are weighted by exp(lse)."""
+
+    def weights(scores: Tensor) -> Tensor:
+        if scores.shape[-1] < 512:
+            return scores.softmax(-1)
+        return scores.exp() / scores.exp().sum(-1, keepdim=True)
+
+    return attend(q, k, v, weights=weights, **call)

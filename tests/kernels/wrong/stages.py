@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.kernels.catalogue import NARROW, wrong
-from tests.kernels.parts import apply_mask, attend, default_scale, online, softmax, wide
+from tests.kernels.parts import apply_mask, attend, default_scale, group_heads, online, softmax, wide
 
 State = tuple[Tensor, Tensor, Tensor]
 
@@ -183,3 +183,18 @@ def mask_in_bf16(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = Non
     if attn_mask is not None and attn_mask.dtype != torch.bool:
         attn_mask = attn_mask.bfloat16().to(attn_mask.dtype)
     return attend(q, k, v, attn_mask, **call)
+
+
+@wrong("fp16")
+def scores_summed_in_fp16(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    """q.k is added up in fp16, 16 channels after the other, as a matrix instruction with an fp16 accumulator does."""
+    k, v = group_heads(k, q), group_heads(v, q)
+    scores = torch.zeros(*q.shape[:3], k.shape[2], dtype=q.dtype)
+    for start in range(0, q.shape[-1], 16):
+        part = slice(start, start + 16)
+        scores = (scores.float() + q[..., part].float() @ k[..., part].float().mT).to(q.dtype)
+    scores = scores.float() * (default_scale(q) if scale is None else scale)
+    return (softmax(apply_mask(scores, attn_mask, is_causal)) @ v.float()).to(q.dtype)
