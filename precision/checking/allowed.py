@@ -19,6 +19,7 @@ The root mean square of the error may be twice eager's and one standard deviatio
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -29,9 +30,11 @@ from precision.numerics.metrics import ulp
 
 YARDSTICK_FACTOR = 2.0
 SUM_DEVIATIONS = 6.0
+_KEPT = 2**14  # all kernels of a process share the truths, and so what is allowed there
 ROUNDING_STD = math.sqrt(1 / 12)  # of a rounding to nearest, in ulp
 
 
+@lru_cache(maxsize=_KEPT)
 def allowed_errors(tensor: str, truth: Truth, yardstick: Yardstick) -> Tensor:
     """The largest error that each element may have, of the shape of the tensor."""
     rounding = SUM_DEVIATIONS * _sum_spread(tensor, truth) + ulp(truth.values[tensor], truth.format) / 2
@@ -41,6 +44,7 @@ def allowed_errors(tensor: str, truth: Truth, yardstick: Yardstick) -> Tensor:
     return allowed + _first_order(tensor, truth) if _needs_bound(truth, yardstick) else allowed
 
 
+@lru_cache(maxsize=_KEPT)
 def allowed_rms(tensor: str, truth: Truth, yardstick: Yardstick) -> float:
     """The largest root mean square of the error; infinite beyond the format, where each element has its bound."""
     if truth.problem.beyond:

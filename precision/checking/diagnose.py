@@ -42,7 +42,7 @@ def diagnose(rows: Sequence[Row], failed: Sequence[tuple[Truth, Values]], of_cal
 def _guess(rows: Iterable[Row], failed: Sequence[tuple[Truth, Values]]) -> list[str]:
     """Faults of what the kernel computes, or else the place where it is wrong."""
     wrong = [list(_wrong_tensors(truth, values)) for truth, values in failed]
-    tried = sorted((found for found in wrong if found), key=_plainest_first)[:_MOST_TRIED]
+    tried = _once_a_problem(sorted((found for found in wrong if found), key=_plainest_first))[:_MOST_TRIED]
     evidence = [found for tensors in tried for found in tensors]
     passed = {(row.dtype, row.problem, row.tensor) for row in rows if row.outcome is Outcome.OK and not row.note}
     named = _cover([name_faults(found, passed) for found in evidence]) or _name_condition(evidence)
@@ -55,6 +55,12 @@ def _name_condition(evidence: list[Evidence]) -> list[str]:
     explained = [name_conditional_faults(found) for found in evidence]
     common = [fault for fault in explained[0] if all(fault in faults for faults in explained)] if explained else []
     return [f"{fault}, though not everywhere" for fault in common[:1]]
+
+
+def _once_a_problem(wrong: list[list[Evidence]]) -> list[list[Evidence]]:
+    """Another problem says more than another dtype, which comes after all problems."""
+    first = {found[0].truth.problem.name: found for found in reversed(wrong)}
+    return sorted(wrong, key=lambda found: first[found[0].truth.problem.name] is not found)
 
 
 def _plainest_first(wrong: list[Evidence]) -> tuple[bool, bool, int]:

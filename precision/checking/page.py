@@ -10,8 +10,8 @@ import pandas as pd
 from precision.checking.problems import PROBLEMS
 from precision.checking.render import summary
 from precision.checking.result import CheckResult, Outcome
-from precision.errors import UsageError
 from precision.markdown import code_span, escape
+from precision.report.folder import write_files
 
 _SHOWN = ["dtype", "problem", "tensor", "outcome", "max_abs", "max_allowed", "rms", "rms_allowed", "bias_ulp", "note"]
 _PAGE = """\
@@ -50,14 +50,9 @@ gives for that element. The bias is the mean signed error in units in the last p
 def write_page(result: CheckResult, out: Path) -> Path:
     """Write check.md and rows.csv into the folder, which is made when it is not there; returns the page.
 
-    Raises UsageError when the folder cannot be written.
+    Raises UsageError as `write_files` does.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "check.md").write_text(_page(result), encoding="utf-8")
-        result.frame.to_csv(out / "rows.csv", index=False)
-    except OSError as error:
-        raise UsageError(f"the page cannot be written to {str(out)!r}: {error}; name another folder") from error
+    write_files(out, {"check.md": _page(result), "rows.csv": result.frame.to_csv(index=False)})
     return out / "check.md"
 
 
