@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -105,15 +106,21 @@ def _laid_out(name: str, purpose: str, layout: Layout | None, draw: Draw = draw_
     return CheckProblem(name, purpose, _SHAPE, draw, layout=layout)
 
 
+def _all_unlike() -> Iterator[CheckProblem]:
+    """Every layout of one tensor meets every layout of another one: an orthogonal array of three columns."""
+    orders = (_plain, _heads_inside, _transposed)
+    for number, (q, k) in enumerate(list(product(range(3), repeat=2))[1:], 1):  # the first one has three plain ones
+        layout = _unlike(orders[q], orders[k], orders[(q + k) % 3])
+        yield _laid_out(f"unlike-{number}", "strides of q, k and v apart", layout)
+
+
 PROBLEMS = [
     _laid_out("heads-inside", "strides (B, L, H, d)", LAYOUTS["heads inside"]),
     _laid_out("transposed", "strides (B, H, d, L)", LAYOUTS["transposed"]),
     _laid_out("cut-out", "offset and step of a view", _each(_cut_out)),
     _laid_out("shared-batch", "stride 0 over batches", _each(_shared_batch)),
     _laid_out("shared-heads", "stride 0 over heads", _keys_and_values(_shared_heads)),
-    _laid_out("unlike-1", "strides of q, k and v apart", _unlike(_plain, _heads_inside, _transposed)),
-    _laid_out("unlike-2", "strides of q, k and v apart", _unlike(_heads_inside, _transposed, _plain)),
-    _laid_out("unlike-3", "strides of q, k and v apart", _unlike(_transposed, _plain, _heads_inside)),
+    *_all_unlike(),
     _laid_out("mask-transposed", "strides of a mask (B, H, S, L)", _mask(_transposed), draw_additive_mask),
     _laid_out("mask-cut-out", "offset and step of a mask", _mask(_cut_out), draw_bool_mask),
     _laid_out("mask-expanded", "a mask of stride 0 over heads", _mask(_shared_heads), draw_bool_mask),
