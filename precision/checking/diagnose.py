@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 
 from precision.checking.faults import Evidence
 from precision.checking.guess import name_conditional_faults, name_faults
@@ -46,8 +45,9 @@ def _guess(rows: Iterable[Row], failed: Sequence[tuple[Truth, Values]]) -> list[
     evidence = [found for tensors in tried for found in tensors]
     passed = {(row.dtype, row.problem, row.tensor) for row in rows if row.outcome is Outcome.OK and not row.note}
     named = _cover([name_faults(found, passed) for found in evidence]) or _name_condition(evidence)
-    places = (f"{found.tensor}: {where}" for found in evidence if (where := locate(found)))
-    return named or list(islice(places, 1))
+    # Of the plainest input alone: where that is wrong all over, a place in another one is an accident.
+    places = [f"{found.tensor}: {where}" for found in evidence[:1] if (where := locate(found))]
+    return named or places
 
 
 def _name_condition(evidence: list[Evidence]) -> list[str]:

@@ -84,7 +84,8 @@ class GradientInvariances:
             for place, name in enumerate(names):
                 gradient = None if gradients is None else gradients[place]
                 if gradient is None or self._is_wrong(gradient, self._first, f"d{name}"):
-                    yield f"d{name} is wrong where only {' and '.join(names)} need a gradient"
+                    need = "need" if len(names) > 1 else "needs"
+                    yield f"d{name} is wrong where only {' and '.join(names)} {need} a gradient"
                     return
 
     def _graph(self, names: tuple[str, ...]) -> tuple[Call, list[Tensor], Tensor]:

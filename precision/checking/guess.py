@@ -9,7 +9,7 @@ from torch import Tensor
 
 from precision.checking.allowed import allowed_rms, rms
 from precision.checking.faults import HYPOTHESES, Evidence
-from precision.checking.faults.fault import EXACT, Hypothesis
+from precision.checking.faults.fault import Hypothesis
 from precision.checking.problems import find_problem
 from precision.checking.rule import judge_tensor
 from precision.checking.significance import narrower_format
@@ -42,7 +42,7 @@ def name_faults(evidence: Evidence, passed: Set[Place]) -> list[str]:
 
 def name_conditional_faults(evidence: Evidence) -> list[str]:
     """The same where right tensors speak against all of them, so that the fault must depend on a condition."""
-    return _best(evidence, [found for found in _good_explanations(evidence) if found[2].left == EXACT])
+    return _best(evidence, [found for found in _good_explanations(evidence) if found[2].conditional])
 
 
 def _good_explanations(evidence: Evidence) -> list[Explanation]:

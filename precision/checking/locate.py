@@ -11,6 +11,8 @@ from precision.checking.truth import yardstick_of
 
 _ROWS = {"out": "query", "dq": "query", "dk": "key", "dv": "key"}
 _MOST_NAMED = 4
+# Of what is allowed: right kernels stay below, and an error that is spread out has elements there outside of any place.
+_NEAR = 1 / 2
 # Of the elements in the place that is named; with fewer wrong ones it is no place but chance.
 _SMALLEST_SHARE = 1 / 4
 
@@ -20,7 +22,7 @@ def locate(evidence: Evidence) -> str:
     truth, tensor = evidence.truth, evidence.tensor
     yardsticks = yardstick_of(truth.problem, truth.format.name, truth.call.x.q.device)
     allowed = allowed_errors(tensor, truth, yardsticks[tensor])
-    wrong = truth.error(tensor, evidence.found[tensor]).abs() > allowed  # (B, H, L, d)
+    wrong = truth.error(tensor, evidence.found[tensor]).abs() > _NEAR * allowed  # (B, H, L, d)
     sequences, heads, rows, columns = (_indices(wrong, dim) for dim in range(4))
     if not len(rows):
         return ""
@@ -42,6 +44,9 @@ def _indices(wrong: Tensor, dim: int) -> Tensor:
 
 
 def _only(what: str, which: Tensor, total: int) -> str:
-    if len(which) in (0, total) or len(which) > _MOST_NAMED:
+    if len(which) in (0, total):
         return ""
+    if len(which) > _MOST_NAMED:
+        is_rest = len(which) == total - int(which[0])
+        return f"from {what} {int(which[0])} on" if is_rest else ""
     return f"only in {what}{'s' if len(which) > 1 else ''} {', '.join(str(int(i)) for i in which)}"

@@ -59,7 +59,7 @@ Predict = Callable[[Evidence], Iterator[Prediction]]
 
 # Of the error of a kernel, what may be left when its fault is known. Where the fault is one of rounding, the order of
 # sums decides which elements it hits.
-EXACT, BY_ROUNDING = 1 / 10, 1 / 3
+_LEFT, _LEFT_BY_ROUNDING = 1 / 10, 1 / 3
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,19 @@ class Hypothesis:
     predict: Predict
     everywhere: bool  # where a problem passes that the fault would spoil, it is another one
     left: float  # the largest share of the error that may be left
+    conditional: bool  # kernels have it on some of their paths
 
 
 HYPOTHESES: list[Hypothesis] = []
 
 
-def hypothesis(*, everywhere: bool = False, rounding: bool = False) -> Callable[[Predict], Predict]:
-    """Register a hypothesis: of a fault that spares no problem it applies to, or of one that rounds."""
+def hypothesis(
+    *, everywhere: bool = False, rounding: bool = False, conditional: bool = False
+) -> Callable[[Predict], Predict]:
+    """Register a hypothesis: of a fault that spares no problem, of one that rounds, of one under a condition."""
 
     def register(predict: Predict) -> Predict:
-        HYPOTHESES.append(Hypothesis(predict, everywhere, BY_ROUNDING if rounding else EXACT))
+        HYPOTHESES.append(Hypothesis(predict, everywhere, _LEFT_BY_ROUNDING if rounding else _LEFT, conditional))
         return predict
 
     return register

@@ -12,7 +12,7 @@ from precision.checking.faults.fault import Evidence, Prediction, hypothesis
 from precision.numerics.gradients import Gradients
 
 
-@hypothesis(everywhere=True)
+@hypothesis(everywhere=True, conditional=True)
 def gradient_scale(evidence: Evidence) -> Iterator[Prediction]:
     """dq or dk without the scale, or with it twice; dv with it."""
     scale, tensor, right = evidence.x.scale_value, evidence.tensor, evidence.right
@@ -53,6 +53,16 @@ def mask_left_out(evidence: Evidence) -> Iterator[Prediction]:
         return
     unmasked = replace(right, operands=replace(x, attn_mask=None, is_causal=False))
     yield "the backward pass ignores the mask", _take(unmasked.backward(evidence.do), evidence)
+
+
+@hypothesis(everywhere=True)
+def scale_left_out(evidence: Evidence) -> Iterator[Prediction]:
+    """P is made again under the default scale, with the maximum and the sum of the scores under the one given."""
+    x, right = evidence.x, evidence.truth.right
+    if evidence.tensor == "out" or x.scale is None:
+        return
+    rescaled = replace(right, operands=replace(x, scale=None))
+    yield "the backward pass uses the default scale, not the one given", _take(rescaled.backward(evidence.do), evidence)
 
 
 @hypothesis(everywhere=True)

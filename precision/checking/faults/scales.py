@@ -11,7 +11,7 @@ from precision.checking.faults.fault import Evidence, Prediction, hypothesis
 _PADDINGS = (8, 16, 32, 64, 128, 256)  # multiples to which kernels pad the width of a head
 
 
-@hypothesis(everywhere=True)
+@hypothesis(everywhere=True, conditional=True)
 def wrong_scale(evidence: Evidence) -> Iterator[Prediction]:
     """The output is right for a scale that was not asked for; of the backward pass only the one given can be lost."""
     x = evidence.x

@@ -181,7 +181,7 @@ def keys_detached(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return attend(q, k.detach(), v, **call)
 
 
-@wrong(says="only k and v need a gradient")
+@wrong(says="only k needs a gradient")
 def no_gradients_for_a_fixed_q(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     out = attend(q, k, v, **call)
     return out if q.requires_grad else out.detach()
@@ -234,6 +234,6 @@ def gradient_of_the_output_in_fp16(q: Tensor, k: Tensor, v: Tensor, **call: Any)
     return _GradientIn.apply(attend(q, k, v, **call), torch.float16)
 
 
-@wrong(says="where only v need")
+@wrong(says="where only v needs")
 def no_gradient_for_values_alone(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     return attend(q, k, v if q.requires_grad or k.requires_grad else v.detach(), **call)

@@ -25,7 +25,7 @@ def heads_of_the_output_reversed(q: Tensor, k: Tensor, v: Tensor, **call: Any) -
     return attend(q, k, v, **call).flip(1)
 
 
-@wrong(says="only in head")
+@wrong(says="from head 16 on")
 def at_most_16_heads(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     out = attend(q, k, v, **call)
     return torch.cat([out[:, :16], torch.zeros_like(out[:, 16:])], 1)
@@ -152,7 +152,7 @@ def one_pointer_for_a_packed_tensor(q: Tensor, k: Tensor, v: Tensor, **call: Any
     return attend(q, q if shared else k, v, **call)
 
 
-@wrong()
+@wrong(says="from head 32 on")
 def head_counted_in_5_bits(q: Tensor, k: Tensor, v: Tensor, **call: Any) -> Tensor:
     head = torch.arange(q.shape[1]) & 31 if k.shape[1] == q.shape[1] else slice(None)
     return attend(q, k[:, head], v[:, head], **call)
