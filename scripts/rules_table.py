@@ -136,8 +136,8 @@ def page(frame: pd.DataFrame, shares: pd.DataFrame) -> str:
 
 {len(wrong)} pairs of a wrong kernel and a dtype in which it is wrong ({wrong["kernel"].nunique()} kernels, one
 fault each), and {len(right)} of a right kernel and a dtype ({right["kernel"].nunique()} kernels). Each rule sees out,
-dq, dk and dv on the same {sum(not p.beyond for p in PROBLEMS)} problems. `{OURS}` also calls a kernel again and in
-other ways, so that it alone can see state and side effects.
+dq, dk and dv on the same problems, {_problems_of_a_dtype()} in a dtype. `{OURS}` also calls a kernel again and in other
+ways, so that it alone can see state and side effects.
 
 ![Share of kernels flagged by each rule](figures/rules.svg)
 
@@ -156,6 +156,11 @@ Missed by `{OURS}`: {", ".join(missed) or "none"}.
 Made by `python -m scripts.rules_table` with torch {torch.__version__.partition("+")[0]} on a CPU. Every pair is in
 `kernels.csv`.
 """
+
+
+def _problems_of_a_dtype() -> str:
+    counts = {sum(dtype in p.dtypes and not p.beyond for p in PROBLEMS) for dtype in ALL}
+    return f"{min(counts)} to {max(counts)}"
 
 
 def main() -> None:
