@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from precision.checking.mask_gradient import NO_GRADIENT, judge_mask_gradient, mask_gradient
+from precision.checking.mask_gradient import NO_GRADIENT, judge_mask_gradient
 from precision.checking.problems import find_problem
 from precision.checking.truth import Truth
 from precision.kernel import Kernel
@@ -28,7 +28,7 @@ def test_it_is_what_autograd_gives_in_fp64(name: str) -> None:
     mask = x.attn_mask.clone().requires_grad_()
     scores = x.q @ x.k.mT * x.scale_value + mask
     (by_autograd,) = torch.autograd.grad(scores.softmax(-1) @ x.v, mask, do)
-    right = mask_gradient(Matrices(truth.right, do)).sum_to_size(mask.shape)
+    right = Matrices(truth.right, do).ds.sum_to_size(mask.shape)
     torch.testing.assert_close(right, by_autograd, rtol=1e-12, atol=1e-12)
 
 

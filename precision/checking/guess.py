@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Set
 
 from torch import Tensor
 
@@ -36,17 +36,13 @@ def name_faults(evidence: Evidence, passed: Set[Place]) -> list[str]:
     if format := narrower_format(evidence.found[evidence.tensor], evidence.truth):
         bits = format.significand_bits
         return [f"{evidence.tensor} looks rounded to {format.name}: no element has more than {bits} bits"]
-    good = _good_explanations(evidence)
+    good = _explanations(evidence, HYPOTHESES)
     return _best(evidence, [found for found in good if not _is_contradicted(found[1], found[2], evidence, passed)])
 
 
 def name_conditional_faults(evidence: Evidence) -> list[str]:
     """The same where right tensors speak against all of them, so that the fault must depend on a condition."""
-    return _best(evidence, [found for found in _good_explanations(evidence) if found[2].conditional])
-
-
-def _good_explanations(evidence: Evidence) -> list[Explanation]:
-    return sorted(_explanations(evidence), key=lambda found: found[0])
+    return _best(evidence, _explanations(evidence, [each for each in HYPOTHESES if each.conditional]))
 
 
 def _best(evidence: Evidence, found: list[Explanation]) -> list[str]:
@@ -58,18 +54,20 @@ def _best(evidence: Evidence, found: list[Explanation]) -> list[str]:
     ]
 
 
-def _explanations(evidence: Evidence) -> Iterator[Explanation]:
-    """Predictions that leave little of the error, or no more than rounding may leave."""
+def _explanations(evidence: Evidence, hypotheses: Iterable[Hypothesis]) -> list[Explanation]:
+    """Predictions that leave little of the error, or no more than rounding may leave, the best first."""
+    found = []
     error = _distance(evidence, evidence.right)
     yardsticks = yardstick_of(evidence.truth.problem, evidence.truth.format.name, evidence.value.device)
     rounding = allowed_rms(evidence.tensor, evidence.truth, yardsticks[evidence.tensor])
-    for hypothesis in HYPOTHESES:
+    for hypothesis in hypotheses:
         left = hypothesis.left * error
         if math.isfinite(rounding):
             left = max(left, min(rounding, error / 3))
         for sentence, predicted in hypothesis.predict(evidence):
             if (distance := _distance(evidence, predicted)) < left:
-                yield distance, sentence, hypothesis
+                found.append((distance, sentence, hypothesis))
+    return sorted(found, key=lambda explanation: explanation[0])
 
 
 def _is_contradicted(sentence: str, hypothesis: Hypothesis, evidence: Evidence, passed: Set[Place]) -> bool:

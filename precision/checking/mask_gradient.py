@@ -1,4 +1,4 @@
-"""The gradient of a float mask, which a learned bias needs: P * (dP - D), as FlashAttention's paper calls them."""
+"""The gradient of a float mask, which a learned bias needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def judge_mask_gradient(kernel: Kernel, truth: Truth) -> Iterator[str]:
         yield NO_GRADIENT
         return
     stages = Matrices(truth.right, truth.call.do)
-    right = mask_gradient(stages).sum_to_size(found.shape)
+    right = stages.ds.sum_to_size(found.shape)  # of a mask that is broadcast, the sum over where it is
     sums = (truth.sum_roundoff * stages.p * (stages.dp_size + stages.d_size)).sum_to_size(found.shape)
     eager = _gradient(YARDSTICK, truth)
     assert eager is not None
@@ -41,11 +41,6 @@ def judge_mask_gradient(kernel: Kernel, truth: Truth) -> Iterator[str]:
     off = (found.double() - right).nan_to_num(math.inf).abs()
     if bool((off > allowed + ulp(right, truth.format) / 2).any()):
         yield f"the gradient of the mask is off by {float(off.max()):.2g}, {float(allowed.max()):.2g} allowed"
-
-
-def mask_gradient(stages: Matrices) -> Tensor:
-    """The right one in fp64, (B, H, L, S); a mask that is broadcast gets the sum over where it is."""
-    return stages.p * (stages.dp - stages.d)
 
 
 def _gradient(kernel: Kernel, truth: Truth) -> Tensor | None:

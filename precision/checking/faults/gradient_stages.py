@@ -19,7 +19,7 @@ def narrow_products(evidence: Evidence) -> Iterator[Prediction]:
     if evidence.tensor == "out":
         return
     stages = Matrices(evidence.truth.right, evidence.do)
-    ds = stages.p * (stages.dp - stages.d) * evidence.x.scale_value
+    ds = stages.ds * evidence.x.scale_value
     q, k = evidence.x.q.double(), stages.k
     for format in narrower_formats(evidence.truth.format):
 

@@ -68,6 +68,11 @@ class Matrices:
         """D = rowsum(dO * O), (B, Hq, L, 1)."""
         return (self.do * self.right.out).sum(-1, keepdim=True)
 
+    @property
+    def ds(self) -> Tensor:
+        """dS = P * (dP - D), the gradient of the logits and of a mask that is added to them, (B, Hq, L, S)."""
+        return self.p * (self.dp - self.d)
+
     @cached_property
     def dp_size(self) -> Tensor:
         """|dO| |V|^T, (B, Hq, L, S)."""

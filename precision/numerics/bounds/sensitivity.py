@@ -40,7 +40,7 @@ class Sensitivity(Matrices):
             moved @ v.square() - 2 * out * (moved @ v) + moved.sum(-1, keepdim=True) * out.square()
         ).clamp_min(0.0)
         variance_out += _STATE_ROUNDINGS * kv_len * (2 * out.square() + p.square() @ v.square())
-        ds = p * (self.dp - self.d)
+        ds = self.ds
         width = v.shape[-1]
         d_error = width * self.d_size.square() + (do.square() * variance_out).sum(-1, keepdim=True)
         ds_error = ds.square() * (weight + kv_len) + p.square() * width * self.dp_size.square()
@@ -66,7 +66,7 @@ class Sensitivity(Matrices):
         """
         q_len, kv_len = self.p.shape[-2:]
         queries, keys = (math.ceil(n / length) for n in (q_len * self.group, kv_len))
-        ds = (self.p * (self.dp - self.d)).square()
+        ds = self.ds.square()
         dq = self.scale**2 * (ds @ self.k.square())
         dk = self.scale**2 * self.shared(ds.mT @ self.q_size.square())
         dv = self.shared(self.p.mT.square() @ self.do.square())
